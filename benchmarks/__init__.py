@@ -1,0 +1,1 @@
+"""Measurements of Streamshed on this machine: `make bench`."""

@@ -1,0 +1,27 @@
+"""`python -m benchmarks [NAME …]`: run all measurements, or those named."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from rich.console import Console
+
+from benchmarks import planning
+
+BENCHMARKS: dict[str, Callable[[Console], None]] = {"planning": planning.run}
+
+
+def main(names: list[str]) -> int:
+    console = Console(width=max(Console().width, 110))
+    unknown = [name for name in names if name not in BENCHMARKS]
+    if unknown:
+        console.print(f"unknown: {', '.join(unknown)}; there are: {', '.join(BENCHMARKS)}")
+        return 2
+    for name in names or BENCHMARKS:
+        BENCHMARKS[name](console)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

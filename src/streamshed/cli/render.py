@@ -1,0 +1,329 @@
+"""A plan for people: the network, the load, the drops and what they cost, on 80 columns or more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from streamshed.cli.outlook import Outlook
+from streamshed.network import Arc, Network, Output, Split, Stream, Union
+from streamshed.planning import Drop, DropPlan
+
+MOST_NODES_DRAWN = 120
+MOST_ROWS = 40
+
+
+def percent(share: float) -> str:
+    """A share in per cent, with one digit.
+
+    >>> percent(0.1234), percent(0.99999), percent(1.0), percent(0.0)
+    ('12.3 %', '99.9 %', '100 %', '0 %')
+    """
+    if share <= 0 or share >= 1:
+        return f"{100 * share:.0f} %"
+    # Nearly all is not all, and nearly nothing is not nothing.
+    return f"{min(99.9, max(0.1, 100 * share)):.1f} %"
+
+
+def seconds(value: float) -> str:
+    """A short time with its unit.
+
+    >>> seconds(1e-6), seconds(0.0125), seconds(0)
+    ('1 µs', '12.5 ms', '0')
+    """
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")):
+        if value >= scale:
+            return f"{value / scale:.3g} {unit}"
+    return f"{value / 1e-9:.2g} ns" if value > 0 else "0"
+
+
+def number(value: float) -> str:
+    """A load or a rate: thousands separated, three digits below that.
+
+    >>> number(300000.0), number(0.301), number(2.1), number(0)
+    ('300,000', '0.301', '2.10', '0')
+    """
+    if value == 0:
+        return "0"
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:#.3g}".rstrip(".") if value >= 1e-3 else f"{value:.2g}"
+
+
+def show_report(console: Console, view: Outlook, plan: DropPlan, title: str) -> None:
+    """Print the network, the load, the chosen drops and what they cost."""
+    _print(console, _headline(view), _network(view, plan, console.width), _load(view))
+    if plan.drops:
+        _print(console, _drops(plan, title), _outputs(plan))
+
+
+def show_comparison(console: Console, view: Outlook, plans: Mapping[str, DropPlan], chosen: str) -> None:
+    """Print all planners side by side, the best of each column in bold."""
+    table = _table("All planners")
+    table.add_column("planner", no_wrap=True)
+    for heading in ("load", "tuple\nutility", "value\nutility"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    outputs = view.spec.network.outputs
+    taken = max(len(name) for name in plans) + sum(len(heading) + 2 for heading in ("0.000", "utility", "utility"))
+    shown = outputs if taken + sum(max(len(output.id), 6) + 2 for output in outputs) <= console.width else ()
+    for output in shown:
+        table.add_column(Text(output.id), justify="right", no_wrap=True)
+    best_tuple = min(plan.tuple_utility_loss for plan in plans.values())
+    best_value = min(plan.value_utility_loss for plan in plans.values())
+    for name, plan in plans.items():
+        delivered = {effect.output: effect.delivered for effect in plan.outputs}
+        table.add_row(
+            Text(name, style="bold cyan" if name == chosen else "cyan"),
+            Text(number(plan.load_after), style="" if plan.fits else "bold red"),
+            _utility(1 - plan.tuple_utility_loss, plan.tuple_utility_loss <= best_tuple + 1e-6),
+            _utility(1 - plan.value_utility_loss, plan.value_utility_loss <= best_value + 1e-6),
+            *(percent(delivered[output.id]) for output in shown),
+        )
+    told = "Utilities are weighted means of the outputs'."
+    _print(console, Group(table, _note(f"{told} The outputs' own columns: tuples delivered." if shown else told)))
+
+
+def closing(view: Outlook, plan: DropPlan, optimum: DropPlan | None) -> Text:
+    """What it all comes to, in a sentence or two."""
+    if not plan.drops and plan.fits:
+        text = Text.assemble(("Nothing needs to be dropped: ", "bold green"))
+        text.append(f"{_at(view)} the load of {number(view.load)} fits into the capacity of {number(view.usable)}.")
+        if view.load > 0:
+            text.append(f" There is room for {view.usable / view.load:.3g}× these rates.")
+        return text
+    if not plan.fits:
+        drop_cost = seconds(view.spec.statistics.drop_cost)
+        return Text.assemble(
+            ("The plan does not fit: ", "bold red"),
+            f"{_at(view)} even what is left needs {number(plan.load_after)} of {number(view.usable)}, because a drop "
+            f"itself takes {drop_cost} a tuple. Shed before the network, or add capacity.",
+        )
+    text = Text.assemble(
+        (f"{_at(view, start=True)} the plan drops {_what(plan.drops)}", ""),
+        (" and costs ", ""),
+        (_costs(plan), "bold"),
+        (".", ""),
+    )
+    if optimum is not None:
+        text.append(f" Optimal random drops would cost {_costs(optimum)}.")
+    whose = "the given" if view.given_rates else "the spec's"
+    text.append(f" Shedding begins at {view.factor * view.usable / view.load:.3g}× {whose} rates.")
+    return text
+
+
+def _at(view: Outlook, *, start: bool = False) -> str:
+    if view.factor != 1:
+        where = f"{view.factor:.1f}×" if round(view.factor, 1) == view.factor else f"{view.factor:g}×"
+        phrase = f"at {where} {'the given rates' if view.given_rates else 'the load'}"
+    else:
+        phrase = "at the given rates" if view.given_rates else "at the spec's rates"
+    return phrase.capitalize() if start else phrase
+
+
+def _what(drops: Sequence[Drop]) -> str:
+    parts = [f"{percent(drop.fraction)} at {drop.arc}" for drop in drops[:3]]
+    if len(drops) > 3:
+        parts = [*parts[:2], f"more at {len(drops) - 2} other places"]
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _costs(plan: DropPlan) -> str:
+    return (
+        f"{percent(plan.tuple_utility_loss)} of tuple utility and {percent(plan.value_utility_loss)} of value utility"
+    )
+
+
+def _print(console: Console, *parts: RenderableType) -> None:
+    for part in parts:
+        console.print(part)
+        console.print()
+
+
+def _table(title: str) -> Table:
+    return Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        header_style="dim",
+    )
+
+
+def _note(text: str) -> Text:
+    return Text(text, style="dim")
+
+
+def _headline(view: Outlook) -> Text:
+    network = view.spec.network
+    counts = ((network.streams, "stream"), (network.operators, "operator"), (network.outputs, "output"))
+    told = ", ".join(f"{len(nodes):,} {noun}{'' if len(nodes) == 1 else 's'}" for nodes, noun in counts)
+    return Text.assemble((network.name, "bold cyan"), (f"  {told}", ""), (f"  ({view.source})", "dim"), overflow="fold")
+
+
+def _network(view: Outlook, plan: DropPlan, width: int) -> RenderableType:
+    network, statistics = view.spec.network, view.spec.statistics
+    if len(network.nodes) > MOST_NODES_DRAWN:
+        return _note(f"The network has {len(network.nodes):,} nodes: too many to draw.")
+    drops = {drop.arc: drop for drop in plan.drops}
+    loads = view.operator_loads
+    headings = ["tuples/s", "cost", "selectivity", "load", *(["dropped"] if drops else [])]
+    rows: list[tuple[Text, list[str]]] = []
+    for guide, arc, is_repeat in _walk(network):
+        node = network.nodes[arc.target]
+        cells = [number(view.arc_rates[arc.id]), "", "", ""]
+        if not isinstance(node, Stream | Output) and not is_repeat:
+            selectivity = "" if isinstance(node, Split) else f"{statistics.selectivity(node.id):.3g}"
+            cells[1:] = [seconds(statistics.cost(node.id)), selectivity, number(loads[node.id])]
+        if drops:
+            cells.append(percent(drops[arc.id].fraction) if arc.id in drops else "")
+        rows.append((_label(network, guide, arc, is_repeat), cells))
+    table = _table("Network")
+    table.add_column("from streams to outputs", no_wrap=True)
+    # Long names give way, numbers do not.
+    room = width
+    for i, heading in enumerate(headings):
+        table.add_column(heading, justify="right", no_wrap=True, style="red" if heading == "dropped" else "")
+        room -= 2 + max(len(heading), *(len(cells[i]) for _, cells in rows))
+    for label, cells in rows:
+        label.truncate(max(16, room), overflow="ellipsis")
+        table.add_row(label, *cells)
+    return table
+
+
+def _walk(network: Network) -> Iterator[tuple[str, Arc, bool]]:
+    """The arcs as a forest below the streams: (guide lines, arc, whether its node was drawn before)."""
+    drawn: set[str] = set()
+    pending = [("", "", network.arcs_into[stream.id][0]) for stream in reversed(network.streams)]
+    while pending:
+        guide, below, arc = pending.pop()
+        is_repeat = arc.target in drawn
+        yield guide, arc, is_repeat
+        if is_repeat:
+            continue
+        drawn.add(arc.target)
+        out = network.arcs_out_of[arc.target]
+        children = [
+            (f"{below}└ ", f"{below}  ", child) if child is out[-1] else (f"{below}├ ", f"{below}│ ", child)
+            for child in out
+        ]
+        pending.extend(reversed(children))
+
+
+def _label(network: Network, guide: str, arc: Arc, is_repeat: bool) -> Text:
+    node = network.nodes[arc.target]
+    label = Text(guide, style="dim", end="")
+    if arc.branch:
+        label.append(f"{arc.branch}: ", style="italic")
+    if is_repeat:
+        side = arc.id.rpartition(".")[2] if not isinstance(node, Union) and arc.id.endswith((".left", ".right")) else ""
+        label.append(f"↑ {node.id}", style="default")
+        label.append(f" ({side})" if side else "")
+        return label
+    kind = type(node).__name__.lower()
+    style = {"stream": "bold cyan", "output": "bold green"}.get(kind, "default")
+    label.append(node.id, style=f"not dim {style}")
+    label.append(f" {kind}")
+    if isinstance(node, Output):
+        label.append(f", weight {node.qos.weight:g}")
+    return label
+
+
+def _load(view: Outlook) -> RenderableType:
+    table = _table("Load")
+    table.add_column("stream", overflow="fold")
+    for heading in ("tuples/s", "load coefficient", "load", "share"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    loads = sorted(view.stream_loads.items(), key=lambda item: -item[1])
+    for stream, load in loads[:MOST_ROWS]:
+        share = load / view.load if view.load > 0 else 0.0
+        coefficient = seconds(view.coefficients[stream])
+        table.add_row(Text(stream), number(view.rates[stream]), coefficient, number(load), percent(share))
+    total = Text.assemble(
+        "Load ", (number(view.load), "bold"), f" of {number(view.usable)} seconds of processing per second"
+    )
+    if view.headroom != 1:
+        total.append(f" (capacity {number(view.capacity)} × headroom {view.headroom:g})")
+    if view.excess > 0:
+        total.append(": ")
+        total.append(f"{number(view.load - view.usable)} too much, {100 * view.excess:.0f} % excess", style="bold red")
+    else:
+        total.append(": ")
+        total.append(f"{percent(-view.excess)} left", style="bold green")
+    return Group(table, *_and_more(len(loads)), total)
+
+
+def _and_more(rows: int) -> Iterable[Text]:
+    return [Text(f"… and {rows - MOST_ROWS:,} more", style="dim")] if rows > MOST_ROWS else []
+
+
+def _drops(plan: DropPlan, title: str) -> RenderableType:
+    semantic = any(drop.is_semantic for drop in plan.drops)
+    table = _table(f"Drops: {title}")
+    table.add_column("arc", overflow="fold")
+    table.add_column("kind", no_wrap=True)
+    table.add_column("dropped", justify="right", no_wrap=True)
+    table.add_column("of what\nreaches it", justify="right", no_wrap=True)
+    if semantic:
+        table.add_column("keeps", overflow="fold")
+    for drop in plan.drops[:MOST_ROWS]:
+        row: list[RenderableType] = [
+            Text(drop.arc),
+            "by value" if drop.is_semantic else "random",
+            Text(percent(drop.fraction), style="red"),
+            percent(drop.relative),
+        ]
+        if semantic:
+            row.append(Text(_keeps(drop), style="yellow"))
+        table.add_row(*row)
+    return Group(table, *_and_more(len(plan.drops)))
+
+
+def _keeps(drop: Drop) -> str:
+    if not drop.is_semantic or drop.column is None:
+        return ""
+    partly = [
+        f"{percent(1 - item.dropped)} of {drop.column} = {item.cell.low:g}"
+        for item in drop.ranges
+        if item.cell.is_point and 0 < item.dropped < 1
+    ]
+    return "; of these only ".join([drop.predicate(drop.column), *(["; ".join(partly)] if partly else [])])
+
+
+def _outputs(plan: DropPlan) -> RenderableType:
+    table = _table("What it costs the outputs")
+    table.add_column("output", overflow="fold")
+    for heading in ("weight", "delivered", "tuple utility", "value utility"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    effects = (
+        sorted(plan.outputs, key=lambda effect: effect.tuple_utility) if len(plan.outputs) > MOST_ROWS else plan.outputs
+    )
+    for effect in effects[:MOST_ROWS]:
+        table.add_row(
+            Text(effect.output, style="bold green"),
+            f"{effect.weight:g}",
+            percent(effect.delivered),
+            _utility(effect.tuple_utility),
+            _utility(effect.value_utility),
+        )
+    table.add_section()
+    table.add_row(
+        "weighted mean",
+        f"{sum(effect.weight for effect in plan.outputs):g}",
+        "",
+        _utility(1 - plan.tuple_utility_loss, True),
+        _utility(1 - plan.value_utility_loss, True),
+    )
+    told = _note("Without a value graph, value utility is the share of tuples delivered.")
+    return Group(table, *_and_more(len(effects)), told)
+
+
+def _utility(share: float, strong: bool = False) -> Text:
+    colour = "green" if share >= 0.9 else "yellow" if share >= 0.5 else "red"
+    return Text(percent(share), style=f"bold {colour}" if strong else colour)

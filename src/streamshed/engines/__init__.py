@@ -1,0 +1,1 @@
+"""Where networks run: each engine obeys the same decisions."""

@@ -1,0 +1,1 @@
+"""Sources of our own, as Python data sources of Spark."""

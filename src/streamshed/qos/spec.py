@@ -1,0 +1,31 @@
+"""The quality of service of one output."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from streamshed.errors import InvalidValueError
+from streamshed.qos.graph import LatencyGraph, LossGraph
+from streamshed.qos.value import ValueGraph
+
+
+@dataclass(frozen=True)
+class Qos:
+    """What the reader of an output cares about: how late, how much lost, which values, and how it ranks.
+
+    Attributes:
+        latency: utility against delay; None where only a common target counts.
+        loss: utility against the fraction delivered; None to derive it from `value` and the histogram, else linear.
+        value: utility of each value of one column; None where all tuples are worth the same.
+        weight: how much the utility of this output counts in the total.
+    """
+
+    latency: LatencyGraph | None = None
+    loss: LossGraph | None = None
+    value: ValueGraph | None = None
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.weight) and self.weight > 0):
+            raise InvalidValueError("a weight must be positive", where="qos", got=self.weight, expected="> 0")
