@@ -14,9 +14,10 @@ streams, and give a struct of `estimate`, `low` and `high`:
 With w the weight of a kept tuple, y its value and v = w(w−1) = (1−p)/p², all sums over the kept tuples:
 
 - count: N̂ = Σw, variance Σv. The interval is Wilson's: it solves (N̂−N)² ≤ z²·N·D with D = Σv/Σw for N, and never
-  goes below the number of tuples seen. The plain N̂ ± z√Σv is far too narrow for a handful of tuples.
-- sum: Ŝ = Σwy, variance V = Σvy². The same with D = V/Σw|y|, moved by z²D/2 towards the sign of the values, and with
-  Student's t for z, because V has to be learnt from the tuples too.
+  goes below the number of tuples seen. (The plain N̂ ± z√Σv is far too narrow for a handful of tuples.) Where weights
+  differ, D has to be learnt from the tuples too: then Student's t stands for z.
+- sum: Ŝ = Σwy, variance V = Σvy². The same with D = V/Σw|y|, moved by z²D/2 towards the sign of the values, and always
+  with Student's t, because V has to be learnt.
 - avg: R = Σwy/Σw (Hájek), variance Σv(y−R)²/(Σw)² with the square multiplied out, so that only sums are needed,
   corrected for the degree of freedom that R costs; Student's t. One kept tuple says nothing about the spread: its
   interval is infinite.
@@ -64,11 +65,13 @@ def count(*, weight: Column | str = WEIGHT, confidence: float = 0.95) -> Column:
     """How many tuples there were before the drops."""
     z = _normal(confidence)
     w = _weight(weight)
+    v = w * (w - 1)
     estimate = F.sum(w)
-    variance = F.sum(w * (w - 1))
+    variance = F.sum(v)
     one = _ratio(variance, estimate)
     shift = one * (z * z / 2)
-    reach = F.sqrt(variance + one * one * (z * z / 4)) * z
+    quantile = F.when(F.max(w) > F.min(w), _student(_bearing(v), confidence)).otherwise(z)
+    reach = F.sqrt(variance + one * one * (z * z / 4)) * quantile
     seen = F.count(F.lit(1)).cast("double")
     return _interval(estimate, F.greatest(estimate + shift - reach, seen), estimate + shift + reach).alias("count")
 
@@ -83,8 +86,7 @@ def sum(column: Column | str, *, weight: Column | str = WEIGHT, confidence: floa
     size = F.sum(w * F.abs(y))
     one = _ratio(variance, size)
     shift = one * _ratio(estimate, size) * (z * z / 2)
-    freedom = _ratio(F.sum(v) * F.sum(v), F.sum(v * v))
-    reach = F.sqrt(variance + one * one * (z * z / 4)) * _student(freedom, confidence)
+    reach = F.sqrt(variance + one * one * (z * z / 4)) * _student(_bearing(v), confidence)
     reach = F.when(variance > 0, reach).otherwise(0.0)
     return _interval(estimate, estimate + shift - reach, estimate + shift + reach).alias("sum")
 
@@ -94,9 +96,9 @@ def avg(column: Column | str, *, weight: Column | str = WEIGHT, confidence: floa
     y, w = _value_and_weight(column, weight)
     v = w * (w - 1)
     number = F.sum(w)
-    estimate = _ratio(F.sum(w * y), number)
+    estimate = F.try_divide(F.sum(w * y), number)
     spread = F.sum(v * y * y) - estimate * F.sum(v * y) * 2 + estimate * estimate * F.sum(v)
-    bearing = _ratio(F.sum(v) * F.sum(v), F.sum(v * v))
+    bearing = _bearing(v)
     # The estimate takes a degree of freedom from the tuples that bear the variance, as far as it rests on them.
     freedom = bearing - _ratio(F.sum(F.when(w > 1, w).otherwise(0.0)), number)
     variance = _ratio(F.greatest(spread, F.lit(0.0)), number * number) * _ratio(bearing, freedom)
@@ -118,6 +120,11 @@ def _weight(weight: Column | str) -> Column:
 def _value_and_weight(column: Column | str, weight: Column | str) -> tuple[Column, Column]:
     y = (F.col(column) if isinstance(column, str) else column).cast("double")
     return y, F.when(y.isNotNull(), _weight(weight))
+
+
+def _bearing(v: Column) -> Column:
+    """How many tuples bear the variance."""
+    return _ratio(F.sum(v) * F.sum(v), F.sum(v * v))
 
 
 def _ratio(numerator: Column, denominator: Column) -> Column:

@@ -16,7 +16,9 @@ from streamshed.engines.spark.arcs import ParquetArc
 from streamshed.engines.spark.compile import compile_network, compile_stages
 from streamshed.engines.spark.connectors import read_stream
 from streamshed.errors import NetworkError
+from streamshed.estimates import with_weight
 from streamshed.network import Arc, Connector, Network, NetworkBuilder, Stream
+from streamshed.network.spec import load_spec
 from streamshed.network.stages import Stage, stages
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -56,7 +58,7 @@ def end_of(day: pd.DataFrame, days: int = 1) -> pd.DataFrame:
 
 
 def observed(arc: Arc, frame: DataFrame) -> DataFrame:
-    """As in a running application: what is observed on an arc also keeps Spark from filtering ahead of the watermark."""
+    """As in a running application; it also keeps Spark from filtering ahead of the watermark."""
     return frame.observe(arc.id, F.count(F.lit(1)).alias("rows"))
 
 
@@ -223,6 +225,24 @@ def test_what_happens_at_an_arc_happens_to_its_tuples_only(spark: SparkSession, 
     assert len(result(frames["kept"], "every")) == len(cars())
 
 
+def test_answers_over_what_a_drop_left_are_unbiased(spark: SparkSession, network: Network) -> None:
+    rank = F.pmod(F.xxhash64("at", "car", "speed"), F.lit(1024)) / 1024.0
+
+    def at_arc(arc: Arc, frame: DataFrame) -> DataFrame:
+        if arc.id != "cars->minutes":
+            return frame
+        return with_weight(observed(arc, frame).where((rank >= 0.5) | (F.col("car") > 90)), F.lit(0.5))
+
+    frame = compile_network(network, lambda stream: read_stream(spark, stream), at_arc)["per_minute"]
+    assert frame.columns == list(network.schemas["per_minute"].columns)
+    got, true = result(frame, "estimated_minutes"), per_minute()
+    assert got["n"].dtype == "int64"
+    assert set(got["n"] % 2) == {0}
+    # 400 tuples, each kept or not: the standard error of the count is 20.
+    assert got["n"].sum() == pytest.approx(true["n"].sum(), abs=60)
+    assert (got["total"] / got["n"]).tolist() == pytest.approx(got["mean"].tolist())
+
+
 def test_join_state_and_windows_are_let_go(frames: dict[str, DataFrame]) -> None:
     query = frames["paid_per_window"].writeStream.format("noop").trigger(availableNow=True).start()
     assert query.awaitTermination(120)
@@ -244,7 +264,7 @@ def test_a_time_that_is_no_timestamp_is_refused(spark: SparkSession, inputs: Pat
 
 @pytest.mark.parametrize("example", ["expressway", "shared_sensors"])
 def test_examples_compile_to_their_schemas(spark: SparkSession, example: str) -> None:
-    network = load_network(EXAMPLES / f"{example}.yaml")
+    network = load_spec(EXAMPLES / f"{example}.yaml").network
 
     def empty(stream: Stream) -> DataFrame:
         rate = spark.readStream.format("rate").load()
@@ -259,7 +279,7 @@ def test_examples_compile_to_their_schemas(spark: SparkSession, example: str) ->
 
 
 def test_the_expressway_runs_from_the_feeder(spark: SparkSession) -> None:
-    network = load_network(EXAMPLES / "expressway.yaml")
+    network = load_spec(EXAMPLES / "expressway.yaml").network
     options = {"generator": "expressway", "pattern": "constant", "rows": "3000", "paced": "false", "rate_tps": "100"}
     stream = replace(network.streams[0], source=Connector("feeder", options))
     network = replace(network, streams=(stream,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import Any
@@ -30,6 +31,9 @@ class CommandGroup(TyperGroup):
         Args:
             ctx: typer's context.
         """
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")  # a terminal without µ and ├ gets ? instead of a traceback
         try:
             return super().invoke(ctx)
         except StreamshedError as error:

@@ -99,7 +99,7 @@ class Outlook:
                 got="load 0",
                 expected="a stream with a rate, read by an operator with a cost",
             )
-        admission = Admission(self.usable)
+        admission = Admission(self.usable * (1 + 1e-9))  # no excess is none, whatever rounding makes of the rates
         curves: dict[str, list[DropPlan]] = {}
         for name in PLANNERS:
             planner = planner_named(name)  # one for the whole curve: a road map serves all loads

@@ -63,7 +63,7 @@ def show_report(console: Console, view: Outlook, plan: DropPlan, title: str) -> 
 
 def show_comparison(console: Console, view: Outlook, plans: Mapping[str, DropPlan], chosen: str) -> None:
     """Print all planners side by side, the best of each column in bold."""
-    table = _table("All planners")
+    table = _table()
     table.add_column("planner", no_wrap=True)
     for heading in ("load", "tuple\nutility", "value\nutility"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -83,8 +83,8 @@ def show_comparison(console: Console, view: Outlook, plans: Mapping[str, DropPla
             _utility(1 - plan.value_utility_loss, plan.value_utility_loss <= best_value + 1e-6),
             *(percent(delivered[output.id]) for output in shown),
         )
-    told = "Utilities are weighted means of the outputs'."
-    _print(console, Group(table, _note(f"{told} The outputs' own columns: tuples delivered." if shown else told)))
+    told = "Utilities: weighted means over the outputs."
+    _print(console, _section("All planners", table, _note(f"{told} Outputs: tuples delivered." if shown else told)))
 
 
 def closing(view: Outlook, plan: DropPlan, optimum: DropPlan | None) -> Text:
@@ -132,6 +132,8 @@ def _what(drops: Sequence[Drop]) -> str:
 
 
 def _costs(plan: DropPlan) -> str:
+    if max(plan.tuple_utility_loss, plan.value_utility_loss) < 5e-7:
+        return "no utility"
     return (
         f"{percent(plan.tuple_utility_loss)} of tuple utility and {percent(plan.value_utility_loss)} of value utility"
     )
@@ -143,17 +145,19 @@ def _print(console: Console, *parts: RenderableType) -> None:
         console.print()
 
 
-def _table(title: str) -> Table:
+def _table() -> Table:
     return Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
         box=box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
         padding=(0, 1, 0, 0),
         header_style="dim",
     )
+
+
+def _section(title: str, *parts: RenderableType) -> Group:
+    # Not the table's own title, which would wrap to the width of the table.
+    return Group(Text(title, style="bold"), *parts)
 
 
 def _note(text: str) -> Text:
@@ -184,7 +188,7 @@ def _network(view: Outlook, plan: DropPlan, width: int) -> RenderableType:
         if drops:
             cells.append(percent(drops[arc.id].fraction) if arc.id in drops else "")
         rows.append((_label(network, guide, arc, is_repeat), cells))
-    table = _table("Network")
+    table = _table()
     table.add_column("from streams to outputs", no_wrap=True)
     # Long names give way, numbers do not.
     room = width
@@ -194,7 +198,7 @@ def _network(view: Outlook, plan: DropPlan, width: int) -> RenderableType:
     for label, cells in rows:
         label.truncate(max(16, room), overflow="ellipsis")
         table.add_row(label, *cells)
-    return table
+    return _section("Network", table)
 
 
 def _walk(network: Network) -> Iterator[tuple[str, Arc, bool]]:
@@ -236,7 +240,7 @@ def _label(network: Network, guide: str, arc: Arc, is_repeat: bool) -> Text:
 
 
 def _load(view: Outlook) -> RenderableType:
-    table = _table("Load")
+    table = _table()
     table.add_column("stream", overflow="fold")
     for heading in ("tuples/s", "load coefficient", "load", "share"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -256,7 +260,7 @@ def _load(view: Outlook) -> RenderableType:
     else:
         total.append(": ")
         total.append(f"{percent(-view.excess)} left", style="bold green")
-    return Group(table, *_and_more(len(loads)), total)
+    return _section("Load", table, *_and_more(len(loads)), total)
 
 
 def _and_more(rows: int) -> Iterable[Text]:
@@ -265,7 +269,7 @@ def _and_more(rows: int) -> Iterable[Text]:
 
 def _drops(plan: DropPlan, title: str) -> RenderableType:
     semantic = any(drop.is_semantic for drop in plan.drops)
-    table = _table(f"Drops: {title}")
+    table = _table()
     table.add_column("arc", overflow="fold")
     table.add_column("kind", no_wrap=True)
     table.add_column("dropped", justify="right", no_wrap=True)
@@ -282,7 +286,7 @@ def _drops(plan: DropPlan, title: str) -> RenderableType:
         if semantic:
             row.append(Text(_keeps(drop), style="yellow"))
         table.add_row(*row)
-    return Group(table, *_and_more(len(plan.drops)))
+    return _section(f"Drops: {title}", table, *_and_more(len(plan.drops)))
 
 
 def _keeps(drop: Drop) -> str:
@@ -297,7 +301,7 @@ def _keeps(drop: Drop) -> str:
 
 
 def _outputs(plan: DropPlan) -> RenderableType:
-    table = _table("What it costs the outputs")
+    table = _table()
     table.add_column("output", overflow="fold")
     for heading in ("weight", "delivered", "tuple utility", "value utility"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -321,7 +325,7 @@ def _outputs(plan: DropPlan) -> RenderableType:
         _utility(1 - plan.value_utility_loss, True),
     )
     told = _note("Without a value graph, value utility is the share of tuples delivered.")
-    return Group(table, *_and_more(len(effects)), told)
+    return _section("What it costs the outputs", table, *_and_more(len(effects)), told)
 
 
 def _utility(share: float, strong: bool = False) -> Text:

@@ -45,21 +45,23 @@ class Drop:
         """Whether the drop looks at values."""
         return bool(self.ranges)
 
-    def keeps(self) -> tuple[tuple[float, float], ...]:
-        """The closed ranges of values that a semantic drop lets pass; neighbours with no tuples between are one."""
-        kept: list[tuple[float, float]] = []
-        touches = False
-        for item in self.ranges:
+    def _kept_runs(self) -> list[tuple[int, int, float]]:
+        """Ranges that pass, neighbours joined: index of the first and of the last, and the lowest value kept."""
+        runs: list[tuple[int, int, float]] = []
+        for i, item in enumerate(self.ranges):
             if item.dropped >= 1 - EPSILON:
-                touches = False
                 continue
             low = item.cell.low + (item.cell.high - item.cell.low) * item.dropped
-            if touches and (item.dropped <= EPSILON or low <= kept[-1][1]):
-                kept[-1] = (kept[-1][0], max(kept[-1][1], item.cell.high))
+            joins = runs and runs[-1][1] == i - 1 and (item.dropped <= EPSILON or item.cell.is_point)
+            if joins:
+                runs[-1] = (runs[-1][0], i, runs[-1][2])
             else:
-                kept.append((low, item.cell.high))
-            touches = True
-        return tuple(kept)
+                runs.append((i, i, low))
+        return runs
+
+    def keeps(self) -> tuple[tuple[float, float], ...]:
+        """The ranges of values that a semantic drop lets pass; neighbours with no tuples between are one."""
+        return tuple((low, self.ranges[last].cell.high) for _, last, low in self._kept_runs())
 
     def predicate(self, column: str) -> str:
         """A semantic drop as the SQL predicate of what it keeps.
@@ -67,12 +69,19 @@ class Drop:
         >>> Drop("s", 0.2, 0.2, (ValueRange(Cell(0, 50), 0.5), ValueRange(Cell(50, 100), 0.0))).predicate("value")
         'value >= 25'
         """
-        lowest, highest = self.ranges[0].cell.low, self.ranges[-1].cell.high
         parts = []
-        for low, high in self.keeps():
-            bounds = [f"{column} >= {low:g}"] if low > lowest else []
-            bounds += [f"{column} <= {high:g}"] if high < highest else []
-            parts.append(f"{column} = {low:g}" if low == high else " AND ".join(bounds) or "TRUE")
+        for first, last, low in self._kept_runs():
+            start, end = self.ranges[first], self.ranges[last].cell
+            bounds = []
+            if first > 0 or start.dropped > EPSILON:
+                before = self.ranges[first - 1].cell if first > 0 else start.cell
+                excluded = before.is_point and before.high == low and not start.cell.is_point
+                bounds.append(f"{column} {'>' if excluded else '>='} {low:g}")
+            if last + 1 < len(self.ranges):
+                after = self.ranges[last + 1].cell
+                excluded = after.is_point and after.low == end.high and not end.is_point
+                bounds.append(f"{column} {'<' if excluded else '<='} {end.high:g}")
+            parts.append(f"{column} = {low:g}" if low == end.high else " AND ".join(bounds) or "TRUE")
         return " OR ".join(f"({part})" if len(parts) > 1 and " AND " in part else part for part in parts) or "FALSE"
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from streamshed.load import out_selectivity
 from streamshed.network import Aggregate, Arc, Filter, Join, Map, Network, Split, Statistics, Stream, Union
@@ -19,6 +20,9 @@ from streamshed.qos import Cell, Histogram, cells_between
 
 ANY = Cell(float("-inf"), float("inf"))
 """The single cell of an arc on which no valued column is present."""
+
+MOST_CUTS = 40
+"""Into how many pieces a domain is cut at most on account of predicates; a cell may then pass one in part."""
 
 _CONTRADICTION = 1.02
 """A measured selectivity may exceed what the histogram allows by this factor before the histogram is distrusted."""
@@ -187,12 +191,15 @@ def _domain_cells(
             for stream, column in traces.get(output.id, ()):
                 if columns.get(stream) == column:
                     cuts[domains[stream]].update(output.qos.value.cuts)
+    by_predicates: dict[str, set[float]] = {domain: set() for domain in cuts}
     for node in network.operators:
         here = tracked[network.arcs_into[node.id][0].id]
         if here is not None:
             for predicate in _predicates(node):
                 test = RangeTest.of(predicate, here.column, node.id)
-                cuts[here.domain].update(test.cuts if test is not None else ())
+                by_predicates[here.domain].update(test.cuts if test is not None else ())
+    for domain, points in by_predicates.items():
+        cuts[domain].update(_thinned(sorted(points - cuts[domain]), MOST_CUTS - len(cuts[domain])))
     result: dict[str, tuple[Cell, ...]] = {}
     for domain, points in cuts.items():
         histograms: list[Histogram] = [
@@ -205,6 +212,13 @@ def _domain_cells(
             cell for cell in cells_between(inside) if any(histogram.mass(cell) > 0 for histogram in histograms)
         )
     return result
+
+
+def _thinned(points: list[float], room: int) -> list[float]:
+    """As many of the points as there is room for, evenly spread."""
+    if len(points) <= room:
+        return points
+    return [points[i * len(points) // room] for i in range(room)] if room > 0 else []
 
 
 def _predicates(node: Node) -> Iterable[str]:
@@ -318,10 +332,18 @@ def _cell_selectivities(
         return everywhere
     arriving = {cell: sum(share * rates[s] for s, share in by.items()) for cell, by in incoming.items()}
     total = sum(arriving.values())
-    passing = sum(rate for cell, rate in arriving.items() if test(cell.middle))
-    if total <= 0:
-        return everywhere
-    if passing <= 0 or selectivity > _CONTRADICTION * passing / total:
+    passes = {cell: _passing_share(test, cell) for cell in incoming}
+    passing = sum(rate * passes[cell] for cell, rate in arriving.items())
+    if total <= 0 or passing <= 0 or selectivity > _CONTRADICTION * passing / total:
         return everywhere
     factor = selectivity * total / passing
-    return {cell: factor if test(cell.middle) else 0.0 for cell in incoming}
+    return {cell: factor * share for cell, share in passes.items()}
+
+
+def _passing_share(test: RangeTest, cell: Cell) -> float:
+    """How much of a cell passes a predicate, its values taken as evenly spread."""
+    if cell.is_point:
+        return float(test(cell.low))
+    bounds = [cell.low, *(cut for cut in test.cuts if cell.low < cut < cell.high), cell.high]
+    passing = sum(high - low for low, high in pairwise(bounds) if test((low + high) / 2))
+    return passing / (cell.high - cell.low)

@@ -192,14 +192,19 @@ class _Builder:
                 graph.joints.append(tuple(sorted(places)))
 
     def _outputs_below_tell_values_apart(self) -> list[bool]:
-        """Per node: whether all outputs below value its cells (a drop by value would bias any other output)."""
+        """Per node: whether all outputs below value its cells.
+
+        They do not where the valued column ends, or on the side of a join that does not bring it: a drop by value
+        there would bias them.
+        """
         graph = self.graph
         fine = [True] * len(graph)
         for leaf in graph.leaves:
             for node in leaf.nodes:
                 fine[node] = fine[node] and leaf.by_value
         for node in range(len(graph) - 1, -1, -1):
-            if not fine[node]:
+            sums_cells_up = graph.cell[node] == ANY and any(graph.cell[parent] != ANY for parent in graph.parents[node])
+            if sums_cells_up or not fine[node]:
                 for parent in graph.parents[node]:
                     fine[parent] = False
         return fine

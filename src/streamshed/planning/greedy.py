@@ -18,6 +18,12 @@ from streamshed.planning.flow import EPSILON, FlowGraph, Rule
 _LEAST_STEP = 1e-7
 """Steps shorter than this would be rounding noise."""
 
+_WIDE = 300
+"""Candidates with more nodes below are looked at again only when it is their turn by their last known ratio."""
+
+_WORTHWHILE = 1.05
+"""By how much the first step of a new drop saves more than the drop costs."""
+
 
 @dataclass(frozen=True)
 class Move:
@@ -70,6 +76,9 @@ class Walk:
         self.candidates = candidates(graph)
         self._location_of = {node: place for place, location in enumerate(graph.locations) for node in location.nodes}
         self._overhead: list[dict[str, float]] = [{} for _ in graph.locations]
+        self._copied_from = [
+            parents[0] if rule is Rule.COPY else -1 for rule, parents in zip(graph.rule, graph.parents, strict=True)
+        ]
         self._xs = [leaf.graph.graph.xs for leaf in graph.leaves]
         self._slopes = [leaf.graph.graph.slopes for leaf in graph.leaves]
         self._weights = [leaf.weight for leaf in graph.leaves]
@@ -107,7 +116,7 @@ class Walk:
                 seen.add(node)
                 seen.update(self.graph.parents[node])
                 for leaf, _ in self._leaves_of[node]:
-                    if len(leaf_nodes[leaf]) > 1:
+                    if len(self._slopes[leaf]) > 1:
                         seen.update(leaf_nodes[leaf])
             for node in seen:
                 watchers[node].append(candidate)
@@ -128,12 +137,17 @@ class Walk:
 
         for candidate in range(len(self.candidates)):
             renew(candidate)
+        stale: set[int] = set()
         while heap:
             _, candidate, stamp = heapq.heappop(heap)
-            probe = probes[candidate]
-            if stamp != version[candidate] or probe is None:
+            if stamp != version[candidate]:
                 continue
-            step = self._move(candidate, probe)
+            if candidate in stale:
+                stale.discard(candidate)
+                renew(candidate)
+                continue
+            probe = probes[candidate]
+            step = self._move(candidate, probe) if probe is not None else None
             if step is None:
                 continue
             move, changes = step
@@ -142,7 +156,10 @@ class Walk:
             for node in changes:
                 touched.update(self._watchers[node])
             for other in touched:
-                renew(other)
+                if len(self._cones[other]) > _WIDE and other != candidate:
+                    stale.add(other)
+                else:
+                    renew(other)
 
     def _probe(self, candidate: int) -> _Probe | None:
         """How loss and gain change when the limit of a candidate goes down, and how far that holds."""
@@ -159,14 +176,22 @@ class Walk:
                 slopes[node] = 1.0
             elif behind < reach:
                 reach = behind
+        copied_from = self._copied_from
         for node in self._cones[candidate]:
-            slope, slack, reach = self._slope_from_above(node, slopes, reach)
-            if slope <= 0.0:
-                continue
-            if slack > EPSILON:
-                reach = min(reach, slack / slope)
+            parent = copied_from[node]
+            if parent >= 0:  # the common case, kept short
+                slope = slopes.get(parent, 0.0)
+                if slope == 0.0:
+                    continue
+                slack = fractions[parent] - fractions[node]
             else:
+                slope, slack, reach = self._slope_where_flows_meet(node, slopes, reach)
+                if slope <= 0.0:
+                    continue
+            if slack <= EPSILON:
                 slopes[node] = slope
+            elif slack < reach * slope:
+                reach = slack / slope
         weight = graph.weight
         gain = 0.0
         outputs: dict[int, float] = {}
@@ -178,22 +203,23 @@ class Walk:
             return None
         loss = 0.0
         for leaf, fall in outputs.items():
-            if fall > 0.0:
+            pieces = self._slopes[leaf]
+            if len(pieces) == 1:
+                loss += self._weights[leaf] * pieces[0] * fall
+            elif fall > 0.0:
                 slope, room = self._left_slope(leaf)
                 loss += self._weights[leaf] * slope * fall
                 if room / fall < reach:
                     reach = room / fall
         return _Probe(loss / gain, max(reach, _LEAST_STEP), top, slopes, gain)
 
-    def _slope_from_above(self, node: int, slopes: dict[int, float], reach: float) -> tuple[float, float, float]:
+    def _slope_where_flows_meet(self, node: int, slopes: dict[int, float], reach: float) -> tuple[float, float, float]:
         """How fast what comes to a node falls, how far above its own fraction it is, and how far that holds."""
         graph, fractions = self.graph, self.fractions
         parents = graph.parents[node]
-        rule = graph.rule[node]
-        if rule is Rule.COPY:
-            parent = parents[0]
-            return slopes.get(parent, 0.0), fractions[parent] - fractions[node], reach
-        if rule is Rule.MEAN:
+        if not any(parent in slopes for parent in parents):
+            return 0.0, 0.0, reach
+        if graph.rule[node] is Rule.MEAN:
             slope = carried = 0.0
             for share, parent in zip(graph.shares[node], parents, strict=True):
                 carried += share * fractions[parent]
@@ -221,9 +247,9 @@ class Walk:
         nodes = self.candidates[candidate]
         step, linear = min(probe.reach, self.step_size), True
         opening = self._opening_cost(nodes)
-        if opening > 0 and probe.gain * step <= opening:
-            # A new drop must save more than it costs: take a whole STEP_SIZE at once, past the next change of slope.
-            step, linear = min(self.step_size, probe.top), False
+        if opening > 0:
+            # A new drop must save more than it costs (x > D/L), even if that takes it past the next change of slope.
+            step, linear = min(max(step, _WORTHWHILE * opening / probe.gain), probe.top), False
             if probe.gain * step <= opening:
                 return None
         limit = probe.top - step if step < probe.top - EPSILON else 0.0
@@ -237,7 +263,6 @@ class Walk:
                 savings[stream] = savings.get(stream, 0.0) + weight * change
         self._apply(changes)
         if self.graph.drop_cost > 0:
-            linear = False
             self._charge_drops(candidate, savings)
         return Move(nodes, limit, probe.top, savings, linear), changes
 

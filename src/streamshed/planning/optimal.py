@@ -21,6 +21,10 @@ from streamshed.planning.base import DropPlan, Planner
 from streamshed.planning.flow import EPSILON, FlowGraph, Rule
 from streamshed.planning.flow_builder import flow_graph
 
+_ROUNDS = 30
+_NUDGE = 1e-6
+"""How often, and by which least share of the capacity, the program is solved again with room for what drops cost."""
+
 
 class OptimalPlanner(Planner):
     """The linear program: no plan of random drops costs less utility.
@@ -44,12 +48,13 @@ def optimal_fractions(graph: FlowGraph, capacity: float) -> list[float]:
     if graph.full_load <= capacity:
         return [1.0] * len(graph)
     room = capacity
-    for _ in range(20):
+    for _ in range(_ROUNDS):
         fractions = _pushed_upstream(graph, _solve(graph, room))
-        excess = graph.load(fractions) - capacity
-        if excess <= 1e-9 * max(1.0, capacity) or room <= 0:
+        load = graph.load(fractions)
+        if load <= capacity * (1 + 1e-9) + 1e-12 or room <= 0:
             break
-        room = max(0.0, room - 1.05 * excess)
+        work = sum(weight * fraction for weight, fraction in zip(graph.weight, fractions, strict=True))
+        room = max(0.0, min(room - _NUDGE * capacity, capacity - (load - work)))
     return fractions
 
 

@@ -76,15 +76,16 @@ class RoadMap:
     Args:
         graph: the network as a flow graph at the rates it is built for.
         step_size: the largest step of a row, as a fraction of tuples delivered (STEP_SIZE). It must exceed D / min L.
-            By default a row ends where a ratio of loss to gain changes; smaller steps give the same plans in more
-            rows. Where drops cost something, the default is 0.05, or twice the least if that is larger.
+            By default a row ends where a ratio of loss to gain changes (smaller steps would give the same plans in
+            more rows), or after 0.05 where drops cost something. A drop's first step is always large enough to save
+            more than it costs.
     """
 
     def __init__(self, graph: FlowGraph, step_size: float | None = None) -> None:
         least = least_step_size(graph)
         if step_size is None:
-            step_size = min(1.0, max(STEP_SIZE_WITH_DROP_COST, 2 * least)) if graph.drop_cost > 0 else 1.0
-        if not least < step_size <= 1:
+            step_size = STEP_SIZE_WITH_DROP_COST if graph.drop_cost > 0 else 1.0
+        elif not least < step_size <= 1:
             raise InvalidValueError(
                 "STEP_SIZE does not fit",
                 where="road map",

@@ -3,7 +3,7 @@
 Every node becomes one DataFrame, also where several others read it; `at_arc` is called once for every arc, so that
 drops and observations can be put there without the compiler knowing of them. What a frame holds beyond the columns
 of its node's schema (a weight, an arrival time; by custom their names begin with `_`) travels unseen as far as the
-next aggregate, and is taken out at the outputs.
+next aggregate, and is taken out at the outputs. A weight makes the counts, sums and averages unbiased.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -24,14 +25,18 @@ FILE_FORMATS = frozenset({"avro", "csv", "json", "orc", "parquet", "xml"})
 PASSING_SINKS = frozenset({"console", "memory", "noop"})
 """Sinks that keep nothing over a restart: Spark gives them a checkpoint of their own, and refuses to go on from one."""
 
+ARRIVAL = "_arrival"
+"""Travels along unseen with the tuples of a source that can tell: when each of them arrived."""
+
 CORRUPT = "columnNameOfCorruptRecord"
+_ARRIVALS = {FEEDER: "arrival", "kafka": "timestamp", "rate": "timestamp", "rate-micro-batch": "timestamp"}
 _VALUE = "value"
 _PARSED = "_parsed"
 _OUTPUT_MODES = ("append", "update", "complete")
 
 
 def read_stream(spark: SparkSession, stream: Stream) -> DataFrame:
-    """The tuples of a stream, with exactly its declared columns, in their order and types.
+    """The tuples of a stream: its declared columns, in their order and types, and `ARRIVAL` where the source has it.
 
     - Files (JSON, CSV, Parquet, …) are read with the declared columns as their schema.
     - A source with a schema of its own (`rate`, `feeder`, any Python data source, the fields of a Kafka record) is
@@ -50,24 +55,7 @@ def read_stream(spark: SparkSession, stream: Stream) -> DataFrame:
             expected="a Spark format with its options",
         )
     schema = _declared(stream)
-    if source.format == FEEDER:
-        from streamshed.engines.spark.sources.feeder import register
-
-        register(spark)
-    reader = spark.readStream.format(source.format).options(**source.options)
-    if source.format in FILE_FORMATS:
-        reader = reader.schema(schema)
-    try:
-        frame = reader.load()
-    except PySparkException as error:
-        raise NetworkError(
-            "Spark cannot open the source",
-            where=f"stream {stream.id!r}",
-            got=f"{source.format} with options {', '.join(sorted(source.options)) or 'none'}",
-            expected="a format that Spark knows, with the options it needs",
-            hint=str(error).splitlines()[0],
-        ) from error
-    return _conform(frame, stream, source, schema)
+    return _conform(_load(spark, stream, source, schema), stream, source, schema)
 
 
 def well_formed(stream: Stream) -> Column:
@@ -127,6 +115,26 @@ def write_stream(
     return writer if sink.format in PASSING_SINKS else writer.option("checkpointLocation", str(checkpoint))
 
 
+def _load(spark: SparkSession, stream: Stream, source: Connector, schema: StructType) -> DataFrame:
+    if source.format == FEEDER:
+        from streamshed.engines.spark.sources.feeder import read_feeder
+
+        return read_feeder(spark, source.options)
+    reader = spark.readStream.format(source.format).options(**source.options)
+    if source.format in FILE_FORMATS:
+        reader = reader.schema(schema)
+    try:
+        return reader.load()
+    except (PySparkException, Py4JError) as error:
+        raise NetworkError(
+            "Spark cannot open the source",
+            where=f"stream {stream.id!r}",
+            got=f"{source.format} with options {', '.join(sorted(source.options)) or 'none'}",
+            expected="a format that Spark knows, with the options it needs",
+            hint=_first_words(error),
+        ) from error
+
+
 def _declared(stream: Stream) -> StructType:
     text = ", ".join(f"{_escaped(name)} {kind}" for name, kind in stream.columns.items())
     try:
@@ -137,7 +145,7 @@ def _declared(stream: Stream) -> StructType:
             where=f"stream {stream.id!r}",
             got=text,
             expected="column names with Spark SQL types",
-            hint=str(error).strip().splitlines()[0],
+            hint=_first_words(error),
         ) from error
     assert isinstance(schema, StructType)
     return schema
@@ -145,9 +153,10 @@ def _declared(stream: Stream) -> StructType:
 
 def _conform(frame: DataFrame, stream: Stream, source: Connector, schema: StructType) -> DataFrame:
     missing = [name for name in stream.columns if name not in frame.columns]
-    if missing and _VALUE in frame.columns:
+    arrival = [_quoted(_ARRIVALS[source.format]).alias(ARRIVAL)] if source.format in _ARRIVALS else []
+    if missing and dict(frame.dtypes).get(_VALUE) in ("string", "binary"):
         parsed = F.from_json(_quoted(_VALUE).cast("string"), schema, dict(source.options))
-        return frame.select(parsed.alias(_PARSED)).select(f"{_PARSED}.*")
+        return frame.select(parsed.alias(_PARSED), *arrival).select(f"{_PARSED}.*", *([ARRIVAL] if arrival else []))
     if missing:
         raise NetworkError(
             "the source lacks a declared column",
@@ -156,14 +165,20 @@ def _conform(frame: DataFrame, stream: Stream, source: Connector, schema: Struct
             expected=", ".join(stream.columns),
             hint=did_you_mean(missing[0], frame.columns),
         )
-    return frame.select(
-        *(
-            _quoted(field.name)
-            if frame.schema[field.name].dataType == field.dataType
-            else _quoted(field.name).try_cast(field.dataType).alias(field.name)
-            for field in schema.fields
-        )
-    )
+    declared = [
+        _quoted(field.name)
+        if frame.schema[field.name].dataType == field.dataType
+        else _quoted(field.name).try_cast(field.dataType).alias(field.name)
+        for field in schema.fields
+    ]
+    return frame.select(*declared, *arrival)
+
+
+def _first_words(error: PySparkException | Py4JError) -> str:
+    """What Spark says, without the trace of the virtual machine."""
+    if isinstance(error, Py4JJavaError):
+        return str(error.java_exception.getMessage()).strip().splitlines()[0]
+    return str(error).strip().splitlines()[0]
 
 
 def _escaped(name: str) -> str:

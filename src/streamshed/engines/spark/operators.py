@@ -12,9 +12,10 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import LongType
 
 from streamshed.estimates import WEIGHT
-from streamshed.network import Aggregate, Join, Map
+from streamshed.network import Aggregate, Aggregation, Join, Map
 from streamshed.network.nodes import WINDOW_END, WINDOW_START
 from streamshed.network.validation import Schema
 
@@ -99,15 +100,12 @@ def joined(node: Join, schema: Schema, left: Flow, right: Flow) -> DataFrame:
 
 
 def aggregated(node: Aggregate, flow: Flow) -> DataFrame:
-    """One row for each window and group."""
+    """One row for each window and group; counts, sums and averages are unbiased where tuples carry a weight."""
     slide = node.window_s if node.slide_s is None else node.slide_s
     window = F.window(
         column(flow.time), f"{microseconds(node.window_s)} microseconds", f"{microseconds(slide)} microseconds"
     )
-    aggregates = [
-        _FUNCTIONS[function.function](F.lit(1) if function.column is None else column(function.column)).alias(name)
-        for name, function in node.aggregates.items()
-    ]
+    aggregates = [_aggregate(function, flow.frame).alias(name) for name, function in node.aggregates.items()]
     grouped = flow.frame.groupBy(window.alias(_WINDOW), *map(column, node.group_by)).agg(*aggregates)
     return grouped.select(
         F.col(f"{_WINDOW}.start").alias(WINDOW_START),
@@ -115,6 +113,22 @@ def aggregated(node: Aggregate, flow: Flow) -> DataFrame:
         *map(column, (*node.group_by, *node.aggregates)),
         F.window_time(F.col(_WINDOW)).alias(EVENT_TIME),
     )
+
+
+def _aggregate(function: Aggregation, frame: DataFrame) -> Column:
+    value = F.lit(1) if function.column is None else column(function.column)
+    plain = _FUNCTIONS[function.function](value)
+    if WEIGHT not in frame.columns or function.function in ("min", "max"):
+        return plain
+    weight = F.when(value.isNotNull(), F.coalesce(column(WEIGHT), F.lit(1.0)))
+    kind = frame.select(plain).schema[0].dataType
+    number = F.lit(1.0) if function.function == "count" else value.cast("double")
+    total = F.sum(weight * number)
+    if function.function == "avg":
+        return F.try_divide(total, F.sum(weight)).cast(kind)
+    if function.function == "count":
+        total = F.coalesce(total, F.lit(0.0))
+    return (F.round(total) if isinstance(kind, LongType) else total).cast(kind)
 
 
 def column(name: str) -> Column:

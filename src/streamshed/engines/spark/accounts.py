@@ -1,0 +1,253 @@
+"""Keeps the ledger of the queries behind a gate: enters every batch, and finds and counts again what was lost."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+
+from streamshed.engines.spark.checkpoint import BatchStart, CheckpointLog
+from streamshed.engines.spark.control_line import ControlLine
+from streamshed.engines.spark.ledger import Ledger, LedgerQuery, LedgerRow
+from streamshed.engines.spark.monitor import BatchReport, DropCounts
+from streamshed.engines.spark.recount import RecountError, recount
+
+_LOG = logging.getLogger(__name__)
+
+_REMOTE_POLL_S = 1.0  # how often to look into a checkpoint that is not on a local disk
+
+
+@dataclass(frozen=True)
+class Drop:
+    """A drop that has been put into a plan.
+
+    Attributes:
+        name: unique in the gate.
+        index: its place on the control line.
+        stream: whose tuples it drops.
+        entry: whether all tuples of the stream pass here.
+        salt: of its rank.
+        observed: the name of its observations.
+        at: makes the same drop with another threshold; for counting again.
+    """
+
+    name: str
+    index: int
+    stream: str
+    entry: bool
+    salt: int
+    observed: str
+    at: Callable[[Column], DataFrame]
+
+
+class GatedQuery:
+    """A query behind the gate.
+
+    Attributes:
+        query_id: the same after a restart.
+        output: its name, or its id.
+        drops: the names of its drops, in the order of its sources.
+        log: of its checkpoint.
+        handle: the query itself.
+        replayed: the batch that an earlier run had begun and not committed, or None.
+    """
+
+    def __init__(self, query: StreamingQuery, drops: list[str], log: CheckpointLog) -> None:
+        self.query_id = str(query.id)
+        self.run_id = str(query.runId)
+        self.output = str(query.name or query.id)
+        self.drops = drops
+        self.log = log
+        self.handle = query
+        started, committed = log.started(), log.committed()
+        self.next_batch = committed[-1] + 1 if committed else 0
+        self.replayed = started[-1] if started and started[-1] >= self.next_batch else None
+        self._latest: BatchStart | None = None
+        self._looked_s = 0.0
+
+    def latest(self, time_s: float) -> BatchStart | None:
+        """The batch that started last, over or not, as of a time."""
+        if self.log.is_local or time_s - self._looked_s >= _REMOTE_POLL_S:
+            self._looked_s = time_s
+            self._latest = self.log.latest(self._latest.batch_id if self._latest else -1)
+        return self._latest
+
+    def has_tuples(self, batch: BatchStart) -> bool:
+        """Whether a batch moves on in any source."""
+        previous = self.log.batch(batch.batch_id - 1)
+        return previous is None or previous.offsets != batch.offsets
+
+
+class Accounts:
+    """The accounts of all queries behind one control line.
+
+    Args:
+        spark: the session in which they run.
+        line: knows the thresholds of every batch.
+        drops: by name; may grow.
+        lock: guards the line.
+    """
+
+    def __init__(
+        self, spark: SparkSession, line: ControlLine, drops: Mapping[str, Drop], lock: threading.RLock
+    ) -> None:
+        self.ledger = Ledger(line.directory / "ledger")
+        self.queries: dict[str, GatedQuery] = {}
+        self._spark, self._line, self._drops, self._lock = spark, line, drops, lock
+        self._settling = threading.Lock()
+        self._known = self.ledger.queries()
+        self._pinned = self._pin_replays()
+
+    def add(self, query: StreamingQuery) -> GatedQuery | None:
+        """Take notice of a query; None if there is no drop of ours in its plan."""
+        execution: Any = query._jsq.streamingQuery()
+        plan = execution.analyzedPlan().toString()
+        places = {name: plan.find(f"{drop.observed}/in") for name, drop in self._drops.items()}
+        # A plan is printed from left to right, as its sources are numbered.
+        names = sorted((name for name, place in places.items() if place >= 0), key=lambda name: places[name])
+        if not names:
+            return None
+        with self._lock:
+            known = self.queries.get(str(query.id))
+            if known is not None and known.run_id == str(query.runId):
+                return known
+            gated = GatedQuery(query, names, CheckpointLog(self._spark, str(execution.resolvedCheckpointRoot())))
+            self.queries[gated.query_id] = gated
+            if gated.query_id not in self._known:
+                entry = LedgerQuery(gated.query_id, gated.output, gated.log.root, gated.next_batch, names)
+                self._known[gated.query_id] = entry
+                self.ledger.add_query(entry)
+            return gated
+
+    def enter(self, report: BatchReport) -> Mapping[str, DropCounts] | None:
+        """Enter a batch that has ended; None if it is not ours, or has to be counted again."""
+        gated = self.queries.get(report.query_id)
+        batch = gated.log.batch(report.batch_id) if gated else None
+        if gated is None or batch is None:
+            return None
+        with self._lock:
+            if gated.query_id in self._pinned:
+                self._line.release(self._pinned.pop(gated.query_id))
+        found = {name: report.counts(self._drops[name].observed) for name in gated.drops}
+        # A drop without counts: its source had nothing, and the optimiser took it out.
+        counts = {name: of_drop or DropCounts(0, 0, 0) for name, of_drop in found.items()}
+        if batch.batch_id == gated.replayed and gated.has_tuples(batch) and not any(c.arrived for c in counts.values()):
+            # The sink had this batch from the last run already, and did not run it again.
+            self.ledger.open_batch(gated.query_id, batch.batch_id)
+            return None
+        sources = [
+            {
+                "description": source.get("description"),
+                "start": source.get("startOffset"),
+                "end": source.get("endOffset"),
+            }
+            for source in report.sources
+        ]
+        self.ledger.add(self._rows(gated, batch, counts, sources))
+        return counts
+
+    def settle(self) -> list[tuple[str, int]]:
+        """Count again the batches that are over and of which there is no row; give those that are left.
+
+        Takes a short Spark query for each, so it is nothing for a listener's thread.
+        """
+        with self._settling:
+            left: list[tuple[str, int]] = []
+            for gated in list(self.queries.values()):
+                for batch_id in sorted(self.missing(gated)):
+                    try:
+                        self._settle(gated, batch_id)
+                    except Exception as error:
+                        _LOG.warning("batch %d of %s is still open: %s", batch_id, gated.output, error)
+                        self.ledger.open_batch(gated.query_id, batch_id)
+                        left.append((gated.query_id, batch_id))
+            return left
+
+    def wait(self, seconds: float) -> None:
+        """Wait until all queries that have ended are in the ledger, or the time is over: reports come in late."""
+        end = time.monotonic() + seconds
+        ended = [gated for gated in self.queries.values() if not gated.handle.isActive]
+        while any(self.missing(gated) for gated in ended) and time.monotonic() < end:
+            time.sleep(0.02)
+
+    def missing(self, gated: GatedQuery) -> set[int]:
+        """The batches of a query that are over and have no row."""
+        over = gated.log.committed()
+        # While the query runs, the report of the last batch may be on its way.
+        over = over[:-1] if gated.handle.isActive else over
+        first = self._known[gated.query_id].first_batch
+        noted = self.ledger.open_batches().get(gated.query_id, set())
+        entered = {row.batch_id for row in self.ledger.rows(gated.query_id)}
+        return ({batch_id for batch_id in over if batch_id >= first} | noted) - entered
+
+    # --- within ----------------------------------------------------------------------------------------------------
+
+    def _pin_replays(self) -> dict[str, int]:
+        """A batch that a dead driver has left unfinished will run again: keep its thresholds."""
+        pinned: dict[str, int] = {}
+        for query in self._known.values():
+            log = CheckpointLog(self._spark, query.checkpoint)
+            batch = log.latest()
+            if batch is not None and not log.is_committed(batch.batch_id):
+                self._line.pin(batch.time_ms)
+                pinned[query.query_id] = batch.time_ms
+        return pinned
+
+    def _settle(self, gated: GatedQuery, batch_id: int) -> None:
+        batch = gated.log.batch(batch_id)
+        if batch is None:
+            raise RecountError("the batch is no longer in the checkpoint", where=gated.output, got=batch_id)
+        with self._lock:
+            fractions, certain = self._line.at(batch.time_ms), self._line.is_certain(batch.time_ms)
+        if not certain:
+            raise RecountError("a change came too late to know what the batch obeyed", where=gated.output, got=batch_id)
+        drops = [self._drops[name] for name in gated.drops]
+        counts = {drop.name: DropCounts(0, 0, 0) for drop in drops}
+        if gated.has_tuples(batch):
+            found = recount(
+                gated.log, batch_id, {drop.observed: drop.at(F.lit(fractions[drop.index])) for drop in drops}
+            )
+            counts = {drop.name: found[drop.observed] for drop in drops}
+        previous = gated.log.batch(batch_id - 1)
+        starts = previous.offsets if previous else (None,) * len(batch.offsets)
+        sources = [{"start": start, "end": end} for start, end in zip(starts, batch.offsets, strict=True)]
+        self.ledger.add(self._rows(gated, batch, counts, sources, recounted=True))
+
+    def _rows(
+        self,
+        gated: GatedQuery,
+        batch: BatchStart,
+        counts: Mapping[str, DropCounts],
+        sources: Sequence[Mapping[str, Any]],
+        recounted: bool = False,
+    ) -> list[LedgerRow]:
+        with self._lock:
+            fractions = self._line.at(batch.time_ms)
+        return [
+            LedgerRow(
+                query_id=gated.query_id,
+                run_id=gated.run_id,
+                output=gated.output,
+                batch_id=batch.batch_id,
+                drop=name,
+                stream=self._drops[name].stream,
+                entry=self._drops[name].entry,
+                time_ms=batch.time_ms,
+                arrived=of_drop.arrived,
+                delivered=of_drop.kept,
+                dropped=of_drop.dropped,
+                malformed=of_drop.malformed,
+                fraction=fractions[self._drops[name].index],
+                salt=self._drops[name].salt,
+                sources=list(sources),
+                recounted=recounted,
+            )
+            for name, of_drop in counts.items()
+        ]

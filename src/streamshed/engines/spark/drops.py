@@ -1,0 +1,145 @@
+"""Drops: native expressions that give every tuple a rank, and filters that keep those at or above a threshold.
+
+A rank lies in [0, 1) and follows from the tuple alone, so that what was dropped can be named again later. A tuple is
+kept if and only if `rank >= x`; with ranks spread evenly, x is the fraction that is dropped. Equal salts make drops
+nest: whatever passes the larger threshold passes the smaller one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from streamshed.errors import UnknownNameError, did_you_mean
+from streamshed.estimates import with_weight
+from streamshed.qos import Histogram, ValueGraph, cells_between, interval_table
+
+ARRIVAL_QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95)
+"""Of the arrival times of the kept tuples in a batch; the earliest arrivals are the longest delays."""
+
+_ACCURACY = 500  # of the quantiles: to 1/500 of a batch
+
+
+def random_rank(key: Sequence[str | Column], salt: int = 0) -> Column:
+    """A rank that is an even hash of the key.
+
+    Tuples with equal keys live and die together. The two sides of a join do so if both hash the join key, with the
+    same salt and the same types (an int and a bigint have different hashes).
+    """
+    hashed = F.xxhash64(F.lit(salt), *(F.col(part) if isinstance(part, str) else part for part in key))
+    return F.shiftrightunsigned(hashed, 11) * F.lit(2.0**-53)
+
+
+def value_rank(column: str | Column, value: ValueGraph, histogram: Histogram, tie: Column) -> Column:
+    """A rank that is the tuple's place in the order in which its values are given up, lowest utility first.
+
+    Between two values of the same range the lower one goes first, as with a range predicate. Where many tuples have
+    one and the same value, `tie` orders them. Values that the histogram does not know go before all others of their
+    utility. Null and NaN have no place: the rank is null.
+
+    Args:
+        column: what the value graph is about.
+        value: the utility of each value.
+        histogram: how the values are spread.
+        tie: another rank, such as a random one.
+    """
+    v = (F.col(column) if isinstance(column, str) else column).cast("double")
+    table = interval_table(value, histogram)
+    before = {row.cell: sum(other.frequency for other in table[:i]) for i, row in enumerate(table)}
+    share = {row.cell: row.frequency for row in table}
+
+    def worth_less(utility: float) -> float:
+        return min(sum(row.frequency for row in table if row.utility < utility), 1 - 2.0**-53)
+
+    cells = cells_between((*value.cuts, *histogram.edges))
+    lowest, highest = cells[0].low, cells[-1].high
+    rank = F.when(v < lowest, worth_less(value.utility(lowest - 1)))
+    for cell in cells:
+        inside = v == cell.low if cell.is_point else v < cell.high
+        if cell not in share:
+            place = F.lit(worth_less(value.utility(cell.middle)))
+        else:
+            within = tie if cell.is_point else (v - cell.low) / (cell.high - cell.low)
+            place = F.lit(before[cell]) + F.lit(share[cell]) * within
+        rank = rank.when(inside, place)
+    rank = rank.otherwise(worth_less(value.utility(highest + 1)))
+    return F.when(v.isNotNull() & ~F.isnan(v), F.least(rank, F.lit(1 - 2.0**-53)))
+
+
+def well_formed(frame: DataFrame, required: Sequence[str] = (), valid: str | None = None) -> Column | None:
+    """Whether a tuple can be worked on: nothing null (or NaN) in required columns, and a predicate holds.
+
+    Returns:
+        A column that is never null; None if nothing is asked for.
+    """
+    conditions = [F.expr(valid)] if valid is not None else []
+    for name in required:
+        column = F.col(check_column(frame, name))
+        conditions.append(column.isNotNull())
+        if frame.schema[name].dataType.typeName() in ("float", "double"):
+            conditions.append(~F.isnan(column))
+    if not conditions:
+        return None
+    return F.coalesce(reduce(Column.__and__, conditions), F.lit(False))
+
+
+def drop(
+    frame: DataFrame,
+    name: str,
+    rank: Column,
+    threshold: Column,
+    *,
+    valid: Column | None = None,
+    arrival: Column | None = None,
+    weighted: bool = False,
+) -> DataFrame:
+    """Keep the tuples whose rank reaches the threshold, and have both sides counted in every micro-batch.
+
+    The observations `name/in` (arrived, malformed) and `name/kept` (kept, and quantiles of the arrival time) also pin
+    the filter to its place: the optimiser moves nothing past them. They keep it in a code generation stage of its
+    own, too, so that the start time of the batch in it costs no compilation of what is around.
+
+    Args:
+        frame: a streaming DataFrame.
+        name: of the observations, unique in the query.
+        rank: in [0, 1).
+        threshold: the fraction to drop.
+        valid: whether a tuple is well-formed; others are counted and kept out.
+        arrival: seconds since 1970.
+        weighted: whether to add the weight that `streamshed.estimates` needs.
+    """
+    malformed = F.lit(0).cast("bigint") if valid is None else F.count_if(~valid)
+    kept = frame.observe(f"{name}/in", F.count(F.lit(1)).alias("arrived"), malformed.alias("malformed"))
+    if valid is not None:
+        kept = kept.where(valid)
+    kept = kept.where(rank >= threshold)
+    if weighted:
+        kept = with_weight(kept, 1 - threshold)
+    counts = [F.count(F.lit(1)).alias("kept")]
+    if arrival is not None:
+        counts += [
+            F.min(arrival).alias("first"),
+            F.max(arrival).alias("last"),
+            F.percentile_approx(arrival, list(ARRIVAL_QUANTILES), _ACCURACY).alias("quantiles"),
+        ]
+    return kept.observe(f"{name}/kept", *counts)
+
+
+def check_column(frame: DataFrame, name: str) -> str:
+    """The name, if the frame has such a column.
+
+    Raises:
+        UnknownNameError: otherwise, with the closest names.
+    """
+    if name not in frame.columns:
+        raise UnknownNameError(
+            "there is no such column",
+            where="guarded DataFrame",
+            got=repr(name),
+            expected="one of its columns",
+            hint=did_you_mean(name, frame.columns),
+        )
+    return name

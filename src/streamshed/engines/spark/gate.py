@@ -1,0 +1,199 @@
+"""The gate: all drops of an application on one control line, with their monitor and their ledger.
+
+It knows how to drop, count and account, and leaves the decision to whoever made it: `decide(time_s)` is asked every
+tick for the fractions to drop, because a batch takes the thresholds that hold when it *starts*, and nobody is told
+before it does. So there must be a good answer at all times to the question "if a batch started now, what then?".
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from streamshed.engines.spark.accounts import Accounts, Drop, GatedQuery
+from streamshed.engines.spark.control_line import ControlLine
+from streamshed.engines.spark.drops import drop
+from streamshed.engines.spark.monitor import BatchReport, DropCounts, Monitor
+from streamshed.errors import InvalidValueError, UnknownNameError, did_you_mean
+
+_LOG = logging.getLogger(__name__)
+
+_LAST_REPORTS_S = 5.0
+
+Fractions = Mapping[str, float]
+
+
+class Gate:
+    """Drops that obey a decision, and account for what they did.
+
+    Args:
+        spark: the session in which the queries run.
+        directory: holds the control line and the ledger; the same again after a restart.
+        size: how many drops there may be.
+        decide: gives the fractions to drop at a time, by name; those not named stay. None: only `apply` decides.
+        on_batch: is told of every batch with the counts of its drops. Called from a listener thread, must return soon.
+        tick_s: how often to ask; 0 for never (then call `tick` yourself, every few seconds at least).
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        directory: str | Path,
+        *,
+        size: int = 8,
+        decide: Callable[[float], Fractions] | None = None,
+        on_batch: Callable[[BatchReport, Mapping[str, DropCounts]], None] | None = None,
+        tick_s: float = 0.05,
+    ) -> None:
+        self.spark = spark
+        self.line = ControlLine(directory, size)
+        self.drops: dict[str, Drop] = {}
+        self.errors: dict[str, str] = {}
+        self._lock = threading.RLock()
+        self.accounts = Accounts(spark, self.line, self.drops, self._lock)
+        self._token = f"streamshed/{uuid.uuid4().hex[:8]}"  # tells our observations from those of others
+        self._decide, self._on_batch = decide, on_batch
+        self._fractions = [0.0] * size
+        self._monitor = Monitor.of(spark)
+        self._monitor.subscribe(self)
+        self._stop = threading.Event()
+        self._ticker = threading.Thread(target=self._run, args=(tick_s,), name="streamshed-gate", daemon=True)
+        if tick_s > 0:
+            self._ticker.start()
+
+    # --- building plans --------------------------------------------------------------------------------------------
+
+    def drop(
+        self,
+        frame: DataFrame,
+        name: str,
+        rank: Column,
+        *,
+        stream: str | None = None,
+        entry: bool = True,
+        salt: int = 0,
+        valid: Column | None = None,
+        arrival: Column | None = None,
+        weighted: bool = False,
+    ) -> DataFrame:
+        """Put a drop into a plan; see `drops.drop`.
+
+        Args:
+            frame: the tuples ahead of it.
+            name: of the drop, unique in this gate.
+            rank: of a tuple, in [0, 1).
+            stream: whose tuples these are; by default the name of the drop.
+            entry: whether all tuples of the stream pass here.
+            salt: of the rank, for the ledger.
+            valid: whether a tuple is well-formed.
+            arrival: seconds since 1970.
+            weighted: whether to add the weight for estimates.
+        """
+        index = len(self.drops)
+        if name in self.drops:
+            raise InvalidValueError("a drop has this name already", where="gate", got=repr(name), expected="a new name")
+        if index >= self.line.size:
+            raise InvalidValueError(
+                "the control line is full", where=f"drop {name!r}", got=index + 1, expected=f"at most {self.line.size}"
+            )
+        observed = f"{self._token}/{name}"
+
+        def at(threshold: Column) -> DataFrame:
+            return drop(frame, observed, rank, threshold, valid=valid, arrival=arrival, weighted=weighted)
+
+        self.drops[name] = Drop(name, index, stream or name, entry, salt, observed, at)
+        return at(self.threshold(name))
+
+    def threshold(self, name: str) -> Column:
+        """The fraction that a drop drops, as a column for the plan of the running batch."""
+        return self.line.threshold(self.spark, self._drop(name).index)
+
+    # --- deciding --------------------------------------------------------------------------------------------------
+
+    def apply(self, fractions: Fractions) -> None:
+        """Set the fractions to drop, by name, for batches that start from now on; those not named stay."""
+        with self._lock:
+            for name, fraction in fractions.items():
+                self._fractions[self._drop(name).index] = min(max(fraction, 0.0), 1.0)
+            if ControlLine.quantised(self._fractions) != self.line.read():
+                self.line.write(self._fractions)
+
+    @property
+    def fractions(self) -> dict[str, float]:
+        """The fractions to drop, by name, that hold for the next batch."""
+        with self._lock:
+            now = self.line.read()
+            return {name: now[drop.index] for name, drop in self.drops.items()}
+
+    def tick(self, time_s: float) -> None:
+        """Ask for a decision, and keep the control line alive."""
+        if self._decide is not None:
+            self.apply(self._decide(time_s))
+        with self._lock:
+            self.line.refresh()
+
+    # --- accounting ------------------------------------------------------------------------------------------------
+
+    def watch(self, query: StreamingQuery) -> GatedQuery | None:
+        """Take notice of a query; None if no drop of this gate is in it. Done by itself when a query starts."""
+        return self.accounts.add(query)
+
+    def settle(self) -> list[tuple[str, int]]:
+        """Count again what is over and not in the ledger; give the batches (query, number) for which that fails."""
+        return self.accounts.settle()
+
+    def on_start(self, query_id: str, run_id: str, query_name: str | None) -> None:  # noqa: ARG002
+        """A query starts; it waits until this returns."""
+        query = self.spark.streams.get(query_id)
+        if query is not None:
+            self.watch(query)
+
+    def on_batch(self, report: BatchReport) -> None:
+        """A batch has ended: enter it, and tell."""
+        counts = self.accounts.enter(report)
+        if counts is not None and self._on_batch is not None:
+            self._on_batch(report, counts)
+
+    def on_end(self, query_id: str, run_id: str, error: str | None) -> None:  # noqa: ARG002
+        """A query has ended, in good order or with an error."""
+        gated = self.accounts.queries.get(query_id)
+        if gated is not None and error is not None:
+            self.errors[gated.output] = error
+
+    def close(self) -> None:
+        """Stop deciding and accounting; queries that still run keep everything from now on."""
+        self._stop.set()
+        if self._ticker.is_alive():
+            self._ticker.join()
+        self.accounts.wait(_LAST_REPORTS_S)
+        self.accounts.settle()
+        self._monitor.unsubscribe(self)
+        with self._lock:
+            self.line.close()
+
+    # --- within ----------------------------------------------------------------------------------------------------
+
+    def _drop(self, name: str) -> Drop:
+        if name not in self.drops:
+            raise UnknownNameError(
+                "there is no such drop", where="gate", got=repr(name), hint=did_you_mean(name, self.drops)
+            )
+        return self.drops[name]
+
+    def _run(self, tick_s: float) -> None:
+        failing = False
+        while not self._stop.wait(tick_s):
+            try:
+                self.tick(time.time())
+                failing = False
+            except Exception:
+                if not failing:
+                    _LOG.exception("the gate cannot decide; the last fractions stay")
+                failing = True

@@ -1,0 +1,188 @@
+"""Turns the progress of streaming queries into reports on their micro-batches."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQueryListener
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+)
+
+from streamshed.engines.spark.drops import ARRIVAL_QUANTILES
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class DropCounts:
+    """What one drop did in one micro-batch.
+
+    Attributes:
+        arrived: tuples that came in.
+        malformed: of these, not well-formed and kept out.
+        kept: of these, let through.
+        arrivals_s: when the kept tuples arrived: the first, quantiles as in `drops.ARRIVAL_QUANTILES`, the last; empty
+            without arrival times, or if nothing was kept.
+    """
+
+    arrived: int
+    malformed: int
+    kept: int
+    arrivals_s: tuple[float, ...] = ()
+
+    @property
+    def dropped(self) -> int:
+        """Tuples that were shed."""
+        return self.arrived - self.malformed - self.kept
+
+    def delay_s(self, quantile: float, end_s: float) -> float | None:
+        """The delay within which this share of the kept tuples was done, if they were done at a time.
+
+        >>> DropCounts(9, 0, 9, (1.0, 1.1, 1.2, 2.0, 3.0, 4.0, 4.8, 5.0)).delay_s(0.95, 6.0)
+        4.8
+        """
+        if not self.arrivals_s:
+            return None
+        shares = (0.0, *ARRIVAL_QUANTILES, 1.0)
+        wanted = 1.0 - quantile
+        for low, high, first, last in zip(shares, shares[1:], self.arrivals_s, self.arrivals_s[1:], strict=False):
+            if wanted <= high + 1e-12:
+                return end_s - (first + (last - first) * (wanted - low) / (high - low))
+        return end_s - self.arrivals_s[-1]
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """A micro-batch that has ended.
+
+    Attributes:
+        query_id: of the query, the same after a restart from its checkpoint.
+        run_id: of this run of it.
+        query_name: the name its user gave, or None.
+        batch_id: counted from 0.
+        start_s: when the batch started, seconds since 1970.
+        duration_s: how long it took.
+        observed: all observations in it, by name.
+        sources: Spark's report on each source: description, startOffset, endOffset, numInputRows.
+    """
+
+    query_id: str
+    run_id: str
+    query_name: str | None
+    batch_id: int
+    start_s: float
+    duration_s: float
+    observed: Mapping[str, Mapping[str, Any]]
+    sources: tuple[Mapping[str, Any], ...]
+
+    @property
+    def end_s(self) -> float:
+        """When the batch ended."""
+        return self.start_s + self.duration_s
+
+    def counts(self, name: str) -> DropCounts | None:
+        """What the drop with this observation name did; None if it was not run."""
+        entered, kept = self.observed.get(f"{name}/in"), self.observed.get(f"{name}/kept")
+        if entered is None or kept is None:
+            return None
+        arrivals: tuple[float, ...] = ()
+        if kept.get("quantiles"):
+            arrivals = (kept["first"], *kept["quantiles"], kept["last"])
+        return DropCounts(int(entered["arrived"]), int(entered["malformed"]), int(kept["kept"]), arrivals)
+
+    @classmethod
+    def from_json(cls, text: str) -> BatchReport:
+        """Read Spark's progress."""
+        progress = json.loads(text)
+        start = datetime.strptime(progress["timestamp"], "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
+        return cls(
+            query_id=progress["id"],
+            run_id=progress["runId"],
+            query_name=progress.get("name"),
+            batch_id=int(progress["batchId"]),
+            start_s=start.timestamp(),
+            duration_s=progress["durationMs"].get("triggerExecution", 0) / 1000,
+            observed=progress.get("observedMetrics") or {},
+            sources=tuple(progress.get("sources") or ()),
+        )
+
+
+class Subscriber(Protocol):
+    """Somebody who wants to know what queries do. The calls come from other threads and must return soon."""
+
+    def on_start(self, query_id: str, run_id: str, query_name: str | None) -> None:
+        """A query starts; it waits until this returns."""
+
+    def on_batch(self, report: BatchReport) -> None:
+        """A micro-batch with work in it has ended; the next one may be running already."""
+
+    def on_end(self, query_id: str, run_id: str, error: str | None) -> None:
+        """A query has ended, in good order or with an error."""
+
+
+class Monitor(StreamingQueryListener):
+    """The one listener of a session; passes on what it hears to all subscribers.
+
+    An error in a subscriber is logged and does not reach the others, nor Spark.
+    """
+
+    def __init__(self) -> None:
+        self._subscribers: list[Subscriber] = []
+        self._lock = threading.Lock()
+
+    @staticmethod
+    def of(spark: SparkSession) -> Monitor:
+        """The monitor of a session, made and registered when it is first asked for."""
+        monitor = getattr(spark, "_streamshed_monitor", None)
+        if not isinstance(monitor, Monitor):
+            monitor = Monitor()
+            spark.streams.addListener(monitor)
+            spark._streamshed_monitor = monitor  # type: ignore[attr-defined]
+        return monitor
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Pass on events from now on."""
+        with self._lock:
+            self._subscribers.append(subscriber)
+
+    def unsubscribe(self, subscriber: Subscriber) -> None:
+        """Stop passing on events."""
+        with self._lock:
+            if subscriber in self._subscribers:
+                self._subscribers.remove(subscriber)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Spark calls this."""
+        self._each(lambda to: to.on_start(str(event.id), str(event.runId), event.name))
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Spark calls this."""
+        report = BatchReport.from_json(event.progress.json)
+        self._each(lambda to: to.on_batch(report))
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """Spark calls this."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """Spark calls this."""
+        self._each(lambda to: to.on_end(str(event.id), str(event.runId), event.exception))
+
+    def _each(self, call: Callable[[Subscriber], None]) -> None:
+        with self._lock:
+            subscribers = list(self._subscribers)
+        for subscriber in subscribers:
+            try:
+                call(subscriber)
+            except Exception:
+                _LOG.exception("a subscriber to streaming events failed")

@@ -1,0 +1,67 @@
+"""Counts the tuples of a past micro-batch again, for a ledger whose report was lost."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from streamshed.engines.spark.checkpoint import CheckpointLog
+from streamshed.engines.spark.monitor import BatchReport, DropCounts
+from streamshed.errors import StreamshedError
+
+
+class RecountError(StreamshedError, RuntimeError):
+    """A batch cannot be counted again."""
+
+
+def recount(log: CheckpointLog, batch_id: int, frames: Mapping[str, DataFrame]) -> dict[str, DropCounts]:
+    """What each drop did in a batch that is over.
+
+    A query that does nothing but count is started from a copy of the checkpoint's logs that ends just before the
+    batch, so that Spark itself reads the same tuples again, whatever the source.
+
+    Args:
+        log: of the query that ran the batch.
+        batch_id: which one.
+        frames: what follows each drop, with the threshold of that time, by observation name; in the order of the
+            query's sources.
+
+    Raises:
+        RecountError: if the sources of the frames are not those of the query, or the batch is no longer in the log.
+    """
+    batch = log.batch(batch_id)
+    if batch is None:
+        raise RecountError("the batch is no longer in the checkpoint", where=log.root, got=f"batch {batch_id}")
+    if len(batch.offsets) != len(frames):
+        raise RecountError(
+            "a batch can be counted again only if every source of its query is guarded, once",
+            where=log.root,
+            got=f"{len(batch.offsets)} sources, {len(frames)} drops",
+        )
+    scratch = Path(tempfile.mkdtemp(prefix="streamshed-recount-"))
+    try:
+        log.copy_for_replay(batch_id, scratch / "checkpoint")
+        report = _replay(batch_id, list(frames.values()), scratch / "checkpoint")
+        # A source without tuples in this batch leaves no counts.
+        return {name: report.counts(name) or DropCounts(0, 0, 0) for name in frames}
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _replay(batch_id: int, frames: Sequence[DataFrame], checkpoint: Path) -> BatchReport:
+    together = reduce(DataFrame.unionAll, [frame.select(F.lit(1).alias("tuple")) for frame in frames])
+    writer = together.writeStream.format("noop").option("checkpointLocation", checkpoint.as_uri())
+    # `once` runs the batch that is begun and no other; `availableNow` would go on with new tuples.
+    query = writer.trigger(once=True).start()
+    query.awaitTermination()
+    for progress in query.recentProgress:
+        report = BatchReport.from_json(progress.json)
+        if report.batch_id == batch_id:
+            return report
+    raise RecountError("Spark did not run the batch again", where=str(checkpoint), got=f"batch {batch_id}")

@@ -1,0 +1,85 @@
+"""A Spark session that is set up for Streamshed, and an understandable error where Java is missing."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from streamshed.errors import StreamshedError
+
+OLDEST_JAVA = 17
+"""What Spark 4 needs."""
+
+_INSTALL = f"install a Java runtime, version {OLDEST_JAVA} or newer, and set JAVA_HOME to its directory"
+
+
+class JavaError(StreamshedError, RuntimeError):
+    """There is no Java runtime that Spark could use."""
+
+
+def session(
+    master: str = "local[*]",
+    app_name: str = "streamshed",
+    config: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Start a Spark session, or get the one that runs.
+
+    Times are in UTC, the web interface is off, and Python workers run the interpreter of the driver.
+
+    Args:
+        master: where Spark runs: `local[*]`, or the URL of a cluster.
+        app_name: the name that the cluster shows.
+        config: further settings; they win over the defaults here.
+    """
+    find_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    settings = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        **(config or {}),
+    }
+    builder = SparkSession.builder.master(master).appName(app_name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def find_java() -> Path:
+    """The Java program that Spark will start: the one in JAVA_HOME, else the one on the path.
+
+    Raises:
+        JavaError: if there is none, it does not run, or it is too old.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if found is None:
+        raise JavaError("Spark needs Java, and none was found", expected=f"Java {OLDEST_JAVA} or newer", hint=_INSTALL)
+    where = f"JAVA_HOME={home}" if home else found
+    try:
+        # Java writes its version to the error stream.
+        answer = subprocess.run([found, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
+    except (OSError, subprocess.SubprocessError) as error:
+        raise JavaError("Java does not start", where=where, got=error, hint=_INSTALL) from error
+    version = java_version(answer)
+    if version is not None and version < OLDEST_JAVA:
+        raise JavaError("Java is too old", where=where, got=version, expected=f">= {OLDEST_JAVA}", hint=_INSTALL)
+    return Path(found)
+
+
+def java_version(answer: str) -> int | None:
+    """The major version in what `java -version` says, or None if it does not say.
+
+    >>> java_version('openjdk version "17.0.15" 2025-04-15'), java_version('java version "1.8.0_202"')
+    (17, 8)
+    """
+    match = re.search(r'version "(?:1\.)?(\d+)', answer)
+    return int(match.group(1)) if match else None

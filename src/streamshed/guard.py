@@ -1,0 +1,287 @@
+"""For a streaming job that exists: three lines that keep it on time.
+
+    guard = Guard(spark, target_s=2.0, directory="guard")
+    events = guard.protect(events, key=["car"])
+    query = guard.watch(events.groupBy(...).writeStream....start())
+
+Sources, windows, watermarks, joins, state and sinks stay what they are. When batches get too long for the target, the
+guard drops tuples as they come in, as few as possible, and `streamshed.engines.spark.ledger` says which and how many.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+
+from streamshed.control import BatchAdmission, BatchCost, LoadSample, Outlook, PlantController
+from streamshed.engines.spark.accounts import GatedQuery
+from streamshed.engines.spark.drops import check_column, random_rank, value_rank, well_formed
+from streamshed.engines.spark.gate import Gate
+from streamshed.engines.spark.monitor import BatchReport, DropCounts
+from streamshed.errors import InvalidValueError, StreamshedError
+from streamshed.qos import Histogram, ValueGraph
+
+Waiting = Callable[[str | None, float], float]
+"""How many tuples wait at a source: given up to where it has been read (an offset as JSON) and the time."""
+
+_RATE_MEMORY = 0.5
+_IDLE = "Waiting for data to arrive"  # Spark's status of a query with nothing to do
+
+
+@dataclass(frozen=True)
+class GuardStatus:
+    """How things stand.
+
+    Attributes:
+        fractions: what is dropped of each protected stream, by its name.
+        samples: the latest batch of each query, by its name (or id).
+        costs: what batches cost in each query; None where that is not known yet.
+        errors: why queries have died.
+    """
+
+    fractions: Mapping[str, float]
+    samples: Mapping[str, LoadSample]
+    costs: Mapping[str, BatchCost | None]
+    errors: Mapping[str, str]
+
+
+class Guard:
+    """Holds the delay of streaming queries by dropping from the streams they read.
+
+    Args:
+        spark: the session in which the queries run.
+        target_s: how late a tuple's result may be, from arrival to the end of its batch.
+        directory: for the control line and the ledger. Give the same one again after a restart. On a cluster all
+            machines must see it under the same path.
+        controller: makes the controller of a query, given the target.
+        size: how many streams may be protected.
+        on_sample: is told of every batch: the name of the query (or its id) and the sample.
+        tick_s: how often the decision is renewed.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        target_s: float,
+        directory: str | Path,
+        *,
+        controller: Callable[[float], PlantController] = PlantController,
+        size: int = 8,
+        on_sample: Callable[[str, LoadSample], None] | None = None,
+        tick_s: float = 0.05,
+    ) -> None:
+        if not target_s > 0:
+            raise InvalidValueError("a target must be positive", where="guard", got=target_s, expected="> 0 s")
+        self.target_s = target_s
+        self._new_controller = controller
+        self._on_sample = on_sample
+        self._waiting: dict[str, Waiting] = {}
+        self._loops: dict[str, _Loop] = {}
+        self._lock = threading.Lock()
+        self.gate = Gate(spark, directory, size=size, decide=self._decide, on_batch=self._on_batch, tick_s=tick_s)
+
+    def protect(
+        self,
+        frame: DataFrame,
+        *,
+        key: Sequence[str] | None = None,
+        value: ValueGraph | None = None,
+        histogram: Histogram | None = None,
+        arrival: str | None = None,
+        name: str | None = None,
+        salt: int = 0,
+        required: Sequence[str] = (),
+        valid: str | None = None,
+        waiting: Waiting | None = None,
+        weighted: bool = False,
+    ) -> DataFrame:
+        """Let the guard drop from a streaming DataFrame; do this right after reading it.
+
+        Args:
+            frame: what is read.
+            key: columns to hash; tuples with equal keys live and die together. By default all columns. Protect both
+                sides of a join with the join key (and the same salt), and partners survive together.
+            value: the utility of the values of a column; the least useful tuples go first. Needs `histogram`.
+            histogram: how these values are spread.
+            arrival: a timestamp column, or one of seconds since 1970, with the time of arrival; for measured delays.
+            name: of the stream, in status and ledger.
+            salt: another salt drops other tuples.
+            required: columns in which nulls make a tuple malformed: counted, and kept out.
+            valid: an SQL predicate that well-formed tuples fulfil. Casts in it must not fail: use `try_cast`.
+            waiting: how many tuples wait at the source, if that can be told.
+            weighted: add the weight for `streamshed.estimates`; only for random drops (without `value`).
+
+        Raises:
+            UnknownNameError: if a column does not exist.
+        """
+        name = name or f"stream{len(self.gate.drops)}"
+        if not frame.isStreaming:
+            raise InvalidValueError("only streams can be protected", where=name, got="a batch DataFrame")
+        rank = random_rank([check_column(frame, part) for part in (key or frame.columns)], salt)
+        needed = list(required)
+        if value is not None:
+            if histogram is None or weighted:
+                raise InvalidValueError(
+                    "a value graph needs a histogram, and gives no weights",
+                    where=name,
+                    got=f"histogram={histogram}, weighted={weighted}",
+                    expected="a histogram of the column, and weighted=False",
+                )
+            needed.append(check_column(frame, value.column))
+            rank = value_rank(value.column, value, histogram, tie=rank)
+        guarded = self.gate.drop(
+            frame,
+            name,
+            rank,
+            salt=salt,
+            valid=well_formed(frame, needed, valid),
+            arrival=None if arrival is None else _seconds(frame, check_column(frame, arrival)),
+            weighted=weighted,
+        )
+        if waiting is not None:
+            self._waiting[name] = waiting
+        return guarded
+
+    def watch(self, query: StreamingQuery) -> StreamingQuery:
+        """Hand over a query that was started; batches that a crash left uncounted are counted in the background.
+
+        Raises:
+            StreamshedError: if no protected DataFrame is in it.
+        """
+        gated = self.gate.watch(query)
+        if gated is None:
+            raise StreamshedError(
+                "the query reads nothing that this guard protects",
+                where=query.name or str(query.id),
+                expected="a query built on what `protect` returned",
+            )
+        threading.Thread(target=self.gate.settle, name="streamshed-settle", daemon=True).start()
+        return query
+
+    def status(self) -> GuardStatus:
+        """How things stand now."""
+        with self._lock:
+            loops = list(self._loops.values())
+        return GuardStatus(
+            fractions=self.gate.fractions,
+            samples={loop.gated.output: loop.sample for loop in loops if loop.sample is not None},
+            costs={loop.gated.output: loop.controller.cost for loop in loops},
+            errors=dict(self.gate.errors),
+        )
+
+    @property
+    def error(self) -> str | None:
+        """Why a query has died, or None."""
+        return next(iter(self.gate.errors.values()), None)
+
+    def settle(self) -> list[tuple[str, int]]:
+        """Count all batches that are over and not in the ledger yet; give those that cannot be (query, batch)."""
+        return self.gate.settle()
+
+    def close(self) -> None:
+        """Let go: everything is kept from now on."""
+        self.gate.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- the loop --------------------------------------------------------------------------------------------------
+
+    def _decide(self, time_s: float) -> dict[str, float]:
+        """For each drop the largest fraction that a query behind it needs."""
+        fractions = dict.fromkeys(self.gate.drops, 0.0)
+        with self._lock:
+            loops = list(self._loops.values())
+        for loop in loops:
+            fraction = loop.admission(time_s, self._waiting).fraction
+            for name in loop.gated.drops:
+                fractions[name] = max(fractions[name], fraction)
+        return fractions
+
+    def _on_batch(self, report: BatchReport, counts: Mapping[str, DropCounts]) -> None:
+        gated = self.gate.accounts.queries[report.query_id]
+        with self._lock:
+            loop = self._loops.get(report.query_id)
+            if loop is None or loop.gated is not gated:
+                loop = self._loops[report.query_id] = _Loop(gated, self._new_controller(self.target_s))
+        sample = loop.learn(report, counts)
+        if self._on_sample is not None:
+            self._on_sample(gated.output, sample)
+
+
+class _Loop:
+    """The control loop around one query."""
+
+    def __init__(self, gated: GatedQuery, controller: PlantController) -> None:
+        self.gated = gated
+        self.controller = controller
+        self.sample: LoadSample | None = None
+        self._rate_tps = 0.0
+        self._previous_ms: int | None = None
+
+    def learn(self, report: BatchReport, counts: Mapping[str, DropCounts]) -> LoadSample:
+        """Take in a batch that has ended."""
+        arrived = sum(of_drop.arrived - of_drop.malformed for of_drop in counts.values())
+        ends = [of_drop for of_drop in counts.values() if of_drop.arrivals_s]
+
+        def delay_s(quantile: float) -> float | None:
+            delays = [of_drop.delay_s(quantile, report.end_s) for of_drop in ends]
+            return max((delay for delay in delays if delay is not None), default=None)
+
+        self.sample = LoadSample(
+            time_s=report.end_s,
+            duration_s=report.duration_s,
+            arrived=arrived,
+            kept=sum(of_drop.kept for of_drop in counts.values()),
+            delay_p50_s=delay_s(0.5),
+            delay_p95_s=delay_s(0.95),
+            delay_p99_s=delay_s(0.99),
+            delay_max_s=delay_s(1.0),
+        )
+        self.controller.observe(self.sample)
+        batch = self.gated.log.batch(report.batch_id)
+        if batch is not None:
+            if self._previous_ms is not None and batch.time_ms > self._previous_ms:
+                rate_tps = arrived / (batch.time_ms - self._previous_ms) * 1000
+                self._rate_tps += _RATE_MEMORY * (rate_tps - self._rate_tps) if self._rate_tps else rate_tps
+            self._previous_ms = batch.time_ms
+        return self.sample
+
+    def admission(self, time_s: float, waiting: Mapping[str, Waiting]) -> BatchAdmission:
+        """What a batch may keep that starts now."""
+        batch = self.gated.latest(time_s)
+        if batch is None or not self.gated.handle.isActive:
+            return BatchAdmission(1.0)
+        since_s = max(time_s - batch.time_ms / 1000, 0.0)
+        told = [self._told(name, waiting[name], batch.offsets, time_s) for name in self.gated.drops if name in waiting]
+        if told:
+            # Streams that cannot tell are taken to have as much waiting as those that can.
+            number = sum(told) / len(told) * len(self.gated.drops)
+        elif self.gated.log.is_committed(batch.batch_id) and self.gated.handle.status["message"] == _IDLE:
+            number = 0.0
+        else:
+            number = self._rate_tps * since_s
+        return self.controller.admit(Outlook(time_s, number, since_s, max(since_s, 1e-3)))
+
+    def _told(self, name: str, waiting: Waiting, offsets: Sequence[str | None], time_s: float) -> float:
+        source = self.gated.drops.index(name)
+        return float(waiting(offsets[source] if source < len(offsets) else None, time_s))
+
+
+def _seconds(frame: DataFrame, column: str) -> Column:
+    if frame.schema[column].dataType.typeName().startswith("timestamp"):
+        return F.unix_micros(F.col(column).cast("timestamp")) / 1e6
+    return F.col(column).cast("double")

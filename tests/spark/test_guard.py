@@ -1,0 +1,234 @@
+"""A guarded job: drops that change while it runs, everything native behind them, every tuple accounted for."""
+
+import os
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from streamshed.control import LoadSample
+from streamshed.engines.spark.drops import random_rank
+from streamshed.engines.spark.ledger import Ledger, LedgerRow, summarise
+from streamshed.errors import InvalidValueError, StreamshedError, UnknownNameError
+from streamshed.guard import Guard
+from streamshed.qos import Histogram, ValueGraph
+from tests.spark.streams import add_file, read_stream, rows, wait_for
+
+
+class Job:
+    """A guard whose fraction the test sets, over a directory of files."""
+
+    def __init__(self, spark: SparkSession, place: Path) -> None:
+        self.spark, self.place = spark, place
+        self.input, self.directory = place / "in", place / "guard"
+        self.input.mkdir(parents=True, exist_ok=True)
+        self.guard = Guard(spark, 2.0, self.directory, tick_s=0)
+
+    def drop(self, **fractions: float) -> None:
+        """From the next batch on."""
+        self.guard.gate.apply(fractions)
+        line = self.guard.gate.line
+        wait_for(lambda: line.at(int(time.time() * 1000)) == line.read(), "the slot to begin")
+
+    def ledger(self) -> list[LedgerRow]:
+        return Ledger(self.directory / "ledger").rows()
+
+    def settled(self, batches: int) -> list[LedgerRow]:
+        """The rows, once all batches are in."""
+        wait_for(lambda: len(self.ledger()) >= batches, "the ledger")
+        found = self.ledger()
+        assert all(row.arrived == row.delivered + row.dropped + row.malformed for row in found)
+        return found
+
+
+def ranks(spark: SparkSession, frame: pd.DataFrame, key: list[str]) -> pd.Series:
+    return spark.createDataFrame(frame).select(random_rank(key).alias("rank")).toPandas()["rank"]
+
+
+def test_a_running_query_obeys_from_batch_to_batch(spark: SparkSession, tmp_path: Path) -> None:
+    job = Job(spark, tmp_path)
+    with job.guard as guard:
+        events = guard.protect(read_stream(spark, job.input), key=["id"], arrival="arrival", name="cars")
+        writer = events.writeStream.format("memory").queryName("kept_cars")
+        query = guard.watch(writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start())
+        fractions = [0.0, 0.5, 0.25, 1.0, 0.0]
+        expected: list[int] = []
+        for i, fraction in enumerate(fractions):
+            job.drop(cars=fraction)
+            frame = rows(1000, first=1000 * i)
+            add_file(job.input, frame)
+            query.processAllAvailable()
+            expected += frame["id"][ranks(spark, frame, ["id"]) >= fraction].tolist()
+        found = job.settled(len(fractions))
+        plan = query._jsq.explainInternal(False)
+        query.stop()
+    kept = sorted(row["id"] for row in spark.table("kept_cars").collect())
+    assert kept == sorted(expected)
+    assert [row.fraction for row in found] == fractions
+    assert [row.arrived for row in found] == [1000] * 5
+    assert sum(row.delivered for row in found) == len(kept)
+    assert [row.batch_id for row in found] == [0, 1, 2, 3, 4]
+    assert found[0].sources[0]["end"] == {"logOffset": 0}
+    assert "Python" not in plan
+    (total,) = summarise(job.directory)
+    assert total.key == "cars"
+    assert total.arrived == 5000
+    assert total.balanced
+    sample = guard.status().samples["kept_cars"]
+    assert sample.delay_p50_s is not None
+    assert sample.time_s - sample.delay_p50_s == pytest.approx(
+        pd.Timestamp("2024-01-01T00:00:04.5Z").timestamp(), abs=0.1
+    )
+    assert guard.error is None
+
+
+def test_value_drops_keep_the_best_and_malformed_rows_stay_out(spark: SparkSession, tmp_path: Path) -> None:
+    job = Job(spark, tmp_path)
+    with job.guard as guard:
+        graph = ValueGraph.of("speed", [(0, 1.0), (20, 1.0), (20, 0.1), (100, 0.1)])
+        events = guard.protect(
+            read_stream(spark, job.input),
+            key=["id"],
+            value=graph,
+            histogram=Histogram.uniform(0, 100),
+            required=["car"],
+            valid="id >= 0",
+            name="cars",
+        )
+        query = guard.watch(
+            events.groupBy(F.window("arrival", "1 second"), (F.col("speed") < 20).alias("slow"))
+            .count()
+            .writeStream.format("memory")
+            .queryName("by_speed")
+            .outputMode("complete")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .start()
+        )
+        job.drop(cars=0.75)
+        frame = rows(2000)
+        frame["car"] = frame["car"].astype("Int32")
+        frame.loc[:99, "car"] = pd.NA
+        frame.loc[100:149, "speed"] = float("nan")
+        frame.loc[150:159, "id"] = -1
+        add_file(job.input, frame)
+        query.processAllAvailable()
+        (row,) = job.settled(1)
+        query.stop()
+    well = frame.iloc[160:]
+    counts = {
+        row["slow"]: row["n"] for row in spark.sql("select slow, sum(count) n from by_speed group by slow").collect()
+    }
+    assert row.malformed == 160
+    assert row.arrived == 2000
+    assert counts[True] == (well["speed"] < 20).sum()
+    assert sum(counts.values()) == row.delivered
+    assert row.dropped == pytest.approx(0.75 * len(well), rel=0.05)
+
+
+def test_partners_of_a_join_survive_together(spark: SparkSession, tmp_path: Path) -> None:
+    job = Job(spark, tmp_path)
+    (tmp_path / "other").mkdir()
+    with job.guard as guard:
+        left = guard.protect(read_stream(spark, job.input), key=["id"], name="left")
+        right = guard.protect(
+            read_stream(spark, tmp_path / "other").select(F.col("id").alias("partner"), F.col("arrival").alias("then")),
+            key=["partner"],
+            name="right",
+        )
+        joined = left.withWatermark("arrival", "10 seconds").join(
+            right.withWatermark("then", "10 seconds"), F.expr("id = partner and arrival = then")
+        )
+        add_file(job.input, rows(1000))
+        add_file(tmp_path / "other", rows(1000))
+        job.drop(left=0.5, right=0.5)
+        writer = joined.writeStream.format("memory").queryName("pairs")
+        query = guard.watch(writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start())
+        query.processAllAvailable()
+        found = job.settled(2)
+        query.stop()
+    by_drop = {row.drop: row for row in found if row.arrived}
+    pairs = spark.table("pairs").count()
+    assert by_drop["left"].delivered == by_drop["right"].delivered == pairs
+    assert 400 < pairs < 600
+
+
+def test_a_burst_is_shed_and_the_loop_learns(spark: SparkSession, tmp_path: Path) -> None:
+    samples: list[LoadSample] = []
+    (tmp_path / "in").mkdir()
+    for i in range(12):
+        add_file(tmp_path / "in", rows(2000, first=2000 * i))
+    # A target that no batch of this machine can hold, told that a flood is waiting: drops must come by themselves.
+    with Guard(spark, 0.05, tmp_path / "guard", on_sample=lambda _, sample: samples.append(sample)) as guard:
+        frame = read_stream(spark, tmp_path / "in")
+        events = guard.protect(frame, key=["id"], arrival="arrival", name="cars", waiting=lambda _offset, _now: 1e7)
+        writer = events.writeStream.format("noop").queryName("flood")
+        query = guard.watch(writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start())
+        query.processAllAvailable()
+        wait_for(lambda: len(samples) == 12, "all samples")
+        status = guard.status()
+        query.stop()
+    assert samples[0].kept == samples[0].arrived == 2000
+    assert samples[-1].kept < 1000
+    assert status.fractions["cars"] > 0.5
+    assert status.costs["flood"] is not None
+    assert status.samples["flood"] == samples[-1]
+    (total,) = summarise(tmp_path / "guard", by="output")
+    assert (total.key, total.batches, total.arrived) == ("flood", 12, 24_000)
+    assert total.delivered == sum(sample.kept for sample in samples)
+    assert total.balanced
+
+
+def test_a_query_that_dies_is_reported_and_the_ledger_is_intact(spark: SparkSession, tmp_path: Path) -> None:
+    job = Job(spark, tmp_path)
+    with job.guard as guard:
+        events = guard.protect(read_stream(spark, job.input), key=["id"], name="cars")
+        broken = events.select(F.when(F.col("id") < 1000, F.col("id")).otherwise(F.raise_error(F.lit("kaputt"))))
+        writer = broken.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = guard.watch(writer.start())
+        add_file(job.input, rows(1000))
+        query.processAllAvailable()
+        add_file(job.input, rows(1000, first=1000))
+        with pytest.raises(StreamingQueryException, match="kaputt"):
+            query.processAllAvailable()
+        wait_for(lambda: guard.error is not None, "the error")
+        assert "kaputt" in str(guard.error)
+        assert [row.arrived for row in job.ledger()] == [1000]
+
+
+def test_bad_arguments_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    stream = read_stream(spark, tmp_path / "in")
+    graph = ValueGraph.of("sped", [(0, 0), (1, 1)])
+    with Guard(spark, 1.0, tmp_path / "guard", size=2, tick_s=0) as guard:
+        for options in ({"key": ["idd"]}, {"arrival": "arival"}, {"required": ["carr"]}):
+            with pytest.raises(UnknownNameError, match="did you mean"):
+                guard.protect(stream, **options)  # type: ignore[arg-type]
+        with pytest.raises(UnknownNameError, match="did you mean 'speed'"):
+            guard.protect(stream, value=graph, histogram=Histogram.uniform(0, 1))
+        with pytest.raises(InvalidValueError, match="histogram"):
+            guard.protect(stream, value=graph)
+        with pytest.raises(InvalidValueError, match="streams"):
+            guard.protect(spark.range(3))
+        guard.protect(stream, name="a")
+        with pytest.raises(InvalidValueError, match="name"):
+            guard.protect(stream, name="a")
+        guard.protect(stream, name="b")
+        with pytest.raises(InvalidValueError, match="full"):
+            guard.protect(stream, name="c")
+        plain = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        with pytest.raises(StreamshedError, match="protects"):
+            guard.watch(plain)
+        plain.stop()
+    with pytest.raises(InvalidValueError, match="target"):
+        Guard(spark, 0, tmp_path / "guard")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_an_unwritable_directory_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(StreamshedError, match="cannot be written"):
+        Guard(spark, 1.0, tmp_path / "guard")

@@ -1,0 +1,129 @@
+"""The controller against a simulated micro-batch engine: overload diverges without it, and holds the target with it."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from streamshed.control import BatchCost, CostEstimator, LoadSample, Outlook, PlantController
+from streamshed.errors import InvalidValueError
+
+COST = BatchCost(fixed_s=0.15, read_s=1e-6, process_s=1.5e-5)
+CAPACITY_TPS = 1 / (COST.read_s + COST.process_s)
+TARGET_S = 2.0
+
+
+@dataclass
+class Batch:
+    start_s: float
+    duration_s: float
+    arrived: int
+    kept: int
+    worst_delay_s: float
+
+    @property
+    def dropped(self) -> int:
+        return self.arrived - self.kept
+
+
+def simulate(
+    rate_tps: Callable[[float], float],
+    until_s: float,
+    controller: PlantController | None,
+    noise: float = 0.0,
+    pause: tuple[int, float] | None = None,
+) -> list[Batch]:
+    """Back-to-back batches, each taking all that has arrived; a decision is made when a batch starts."""
+    generator = random.Random(7)
+    now_s = taken_s = 0.0
+    batches: list[Batch] = []
+    while now_s < until_s:
+        steps = 200
+        width = (now_s - taken_s) / steps
+        waiting = int(sum(rate_tps(taken_s + (i + 0.5) * width) * width for i in range(steps)))
+        if waiting < 1:
+            now_s += 0.01
+            continue
+        wait_s = now_s - taken_s
+        keep = controller.admit(Outlook(now_s, waiting, wait_s, wait_s)).keep if controller else 1.0
+        kept = int(waiting * keep)
+        duration_s = COST.duration_s(waiting, kept) * (1 + generator.gauss(0, noise))
+        if pause is not None and len(batches) == pause[0]:
+            duration_s += pause[1]
+        taken_s, now_s = now_s, now_s + duration_s
+        batches.append(Batch(taken_s, duration_s, waiting, kept, wait_s + duration_s))
+        if controller is not None:
+            controller.observe(LoadSample(now_s, duration_s, waiting, kept))
+    return batches
+
+
+def burst(factor: float, start_s: float = 20.0, end_s: float = 50.0, calm: float = 0.5) -> Callable[[float], float]:
+    return lambda time_s: CAPACITY_TPS * (factor if start_s <= time_s < end_s else calm)
+
+
+@pytest.mark.parametrize("factor", [1.5, 3.0, 6.0])
+def test_overload_is_held(factor: float) -> None:
+    batches = simulate(burst(factor), 80.0, PlantController(TARGET_S, CostEstimator(warmup=0)), noise=0.05)
+    calm = [batch for batch in batches if batch.start_s < 20]
+    loaded = [batch for batch in batches if 22 <= batch.start_s < 50]
+    after = [batch for batch in batches if batch.start_s >= 54]
+    assert sum(batch.dropped for batch in calm) == 0
+    kept = sum(batch.kept for batch in loaded)
+    late = sum(batch.kept for batch in loaded if batch.worst_delay_s > TARGET_S)
+    assert late <= 0.05 * kept
+    # Work-conserving: batches follow each other at once, and are long enough to make good use of their fixed cost.
+    span_s = loaded[-1].start_s + loaded[-1].duration_s - loaded[0].start_s
+    assert sum(batch.duration_s for batch in loaded) >= 0.85 * span_s
+    least = min(0.85, 1.0 / factor) * (1 - COST.fixed_s / 0.9) * 0.9
+    assert kept >= least * sum(batch.arrived for batch in loaded) * (1 - factor * COST.read_s / COST.process_s)
+    assert sum(batch.dropped for batch in after) == 0
+
+
+def test_without_control_the_same_burst_diverges() -> None:
+    batches = simulate(burst(3.0), 50.0, None)
+    assert max(batch.worst_delay_s for batch in batches) > 5 * TARGET_S
+
+
+def test_drops_end_soon_after_the_burst() -> None:
+    batches = simulate(burst(3.0), 80.0, PlantController(TARGET_S, CostEstimator(warmup=0)))
+    shedding = [batch for batch in batches if batch.dropped and batch.start_s >= 50]
+    assert len(shedding) <= 3
+
+
+def test_a_long_pause_is_survived() -> None:
+    batches = simulate(burst(1.5), 80.0, PlantController(TARGET_S, CostEstimator(warmup=0)), pause=(40, 4.0))
+    bad = [batch for batch in batches if batch.worst_delay_s > TARGET_S]
+    assert 1 <= len(bad) <= 4
+    assert batches[-1].dropped == 0
+
+
+def test_everything_is_kept_until_costs_are_known() -> None:
+    controller = PlantController(TARGET_S)
+    outlook = Outlook(0.0, waiting=1e9, oldest_wait_s=60.0, span_s=60.0)
+    for _ in range(3):
+        assert controller.admit(outlook).keep == 1.0
+        controller.observe(LoadSample(0.0, 10.0, arrived=1000, kept=1000))
+    controller.observe(LoadSample(0.0, 10.0, arrived=1000, kept=1000))
+    assert controller.admit(outlook).keep < 0.01
+
+
+def test_an_unattainable_target_does_not_drop_everything() -> None:
+    controller = PlantController(0.2, CostEstimator(warmup=0))
+    for number in (10_000, 20_000, 30_000):
+        controller.observe(LoadSample(0.0, COST.duration_s(number, number), arrived=number, kept=number))
+    admission = controller.admit(Outlook(0.0, 30_000, 0.3, 0.3))
+    assert not admission.attainable
+    assert 0.05 < admission.keep < 0.5
+
+
+def test_update_is_one_step() -> None:
+    controller = PlantController(TARGET_S, CostEstimator(warmup=0))
+    for number in (20_000, 40_000):
+        admission = controller.update(LoadSample(0.0, COST.duration_s(number, number), number, number, waiting=1e6))
+    assert admission.capacity < 1.0
+
+
+def test_bad_target_is_refused() -> None:
+    with pytest.raises(InvalidValueError, match="target"):
+        PlantController(0)
