@@ -147,7 +147,7 @@ class RoadMap:
     def _copy_blocks(self) -> None:
         """Full copies of limits and savings every `block` rows, so many that they take no more room than the rows."""
         rows = len(self._linear)
-        self._block = max(64, math.isqrt(max(1, len(self._nodes) + len(self.streams))) * 8)
+        self._block = max(64, 2 * math.isqrt(len(self._nodes) + len(self.streams)))
         blocks = rows // self._block + 1
         self._block_limits = np.ones((blocks, len(self._nodes)))
         self._block_savings = np.zeros((blocks, len(self.streams)))
