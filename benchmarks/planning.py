@@ -55,31 +55,33 @@ def _speed(console: Console) -> None:
     ):
         table.add_column(heading, justify="right")
     for queries, streams in track(SIZES, "planning speed", console=console, transient=True):
-        network, statistics, rates = random_network(queries, 10, streams, seed=1)
-        graph = flow_graph(network, statistics, rates)
-        graph_s = _timed(lambda: flow_graph(network, statistics, rates))
-        map_s = _timed(lambda: RoadMap(graph))
-        road_map = RoadMap(graph)
-        vector = np.array([rates[stream] for stream in road_map.streams])
-        shares = np.random.default_rng(0).uniform(0.1, 0.95, LOOKUPS)
-        lookup_s = _timed(
-            lambda: [road_map.limits(road_map.lookup(vector, graph.full_load * share)) for share in shares]
-        )
-        lp_s = _timed(lambda: optimal_fractions(graph, graph.full_load / 2))
-        operators = len(network.operators)
-        table.add_row(
-            f"{queries:,}",
-            f"{len(network.streams):,}",
-            f"{operators:,}",
-            f"{graph_s:.3f} s",
-            f"{map_s:.3f} s",
-            f"{len(road_map):,}",
-            f"{lookup_s / LOOKUPS * 1e6:.0f} µs",
-            f"{lp_s:.3f} s",
-            f"{(graph_s + map_s) / operators * 1e6:.0f}",
-            f"{lp_s / operators * 1e6:.0f}",
-        )
+        table.add_row(*_speed_of(queries, streams))
     console.print(table)
+
+
+def _speed_of(queries: int, streams: int) -> tuple[str, ...]:
+    network, statistics, rates = random_network(queries, 10, streams, seed=1)
+    graph = flow_graph(network, statistics, rates)
+    road_map = RoadMap(graph)
+    vector = np.array([rates[stream] for stream in road_map.streams])
+    shares = np.random.default_rng(0).uniform(0.1, 0.95, LOOKUPS)
+    graph_s = _timed(lambda: flow_graph(network, statistics, rates))
+    map_s = _timed(lambda: RoadMap(graph))
+    lookup_s = _timed(lambda: [road_map.limits(road_map.lookup(vector, graph.full_load * share)) for share in shares])
+    lp_s = _timed(lambda: optimal_fractions(graph, graph.full_load / 2))
+    operators = len(network.operators)
+    return (
+        f"{queries:,}",
+        f"{len(network.streams):,}",
+        f"{operators:,}",
+        f"{graph_s:.3f} s",
+        f"{map_s:.3f} s",
+        f"{len(road_map):,}",
+        f"{lookup_s / LOOKUPS * 1e6:.0f} µs",
+        f"{lp_s:.3f} s",
+        f"{(graph_s + map_s) / operators * 1e6:.0f}",
+        f"{lp_s / operators * 1e6:.0f}",
+    )
 
 
 def loss_ratios(count: int = NETWORKS) -> list[float]:

@@ -10,11 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamshed.load import Admission, arc_rates, load_coefficients, total_load
-from streamshed.network import Network, Statistics
+from streamshed.network import Network, NetworkBuilder, Statistics
 from streamshed.planning import PLANNERS, DropPlan, OptimalPlanner, RoadMap, RoadMapPlanner, planner_named
 from streamshed.planning.flow import FlowGraph, Rule
 from streamshed.planning.flow_builder import flow_graph
 from streamshed.planning.optimal import optimal_fractions
+from streamshed.planning.roadmap import Position
+from streamshed.qos import LossGraph, Qos
 from tests.strategies import fractions, loss_graphs, networks, rates, statistics
 
 TOLERANCE = 1e-6
@@ -38,7 +40,9 @@ def capacity_of(network: Network, known: Statistics, at: dict[str, float], share
 @pytest.mark.parametrize("name", list(PLANNERS))
 @common
 @given(problem=problems())
-def test_plan_brings_load_under_capacity(name: str, problem: tuple[Network, Statistics, dict[str, float], float]) -> None:
+def test_plan_brings_load_under_capacity(
+    name: str, problem: tuple[Network, Statistics, dict[str, float], float]
+) -> None:
     network, known, at, share = problem
     capacity = capacity_of(network, known, at, share)
     plan = planner_named(name).plan(network, known, at, Admission(capacity))
@@ -102,17 +106,13 @@ def test_each_row_saves_more_and_children_never_carry_more(
     for index in range(0, len(table), max(1, len(table) // 12)):
         row = table.row(index)
         saved = sum(seconds * at[stream] for stream, seconds in row.savings.items())
-        flowing = table.fractions(_row(index))
-        assert graph.full_load - graph.load(flowing) == pytest.approx(saved, rel=1e-6, abs=1e-9 * max(1, graph.full_load))
+        flowing = table.fractions(Position(index, 0.0))
+        assert graph.full_load - graph.load(flowing) == pytest.approx(
+            saved, rel=1e-6, abs=1e-9 * max(1, graph.full_load)
+        )
         assert before is None or saved > before
         before = saved
         check_children_carry_no_more(graph, flowing)
-
-
-def _row(index: int):  # type: ignore[no-untyped-def]
-    from streamshed.planning.roadmap import Position
-
-    return Position(index, 0.0)
 
 
 def check_children_carry_no_more(graph: FlowGraph, flowing: list[float]) -> None:
@@ -161,7 +161,7 @@ def test_road_map_is_optimal_without_unions_and_joins(data: st.DataObject) -> No
     joined=st.booleans(),
 )
 def test_linear_program_equals_brute_force(
-    loss: tuple[object, object], costs: tuple[int, int, int], share: float, joined: bool
+    loss: tuple[LossGraph, LossGraph], costs: tuple[int, int, int], share: float, joined: bool
 ) -> None:
     """Two outputs behind a shared operator, or a join of two streams with another reader on one of them.
 
@@ -188,13 +188,8 @@ def test_linear_program_equals_brute_force(
     assert graph.utility(optimal_fractions(graph, capacity)) == pytest.approx(best, abs=1e-6)
 
 
-def tiny_graph(loss: tuple[object, object], costs: tuple[int, int, int], joined: bool) -> FlowGraph:
-    from streamshed.network import NetworkBuilder
-    from streamshed.qos import LossGraph, Qos
-
+def tiny_graph(loss: tuple[LossGraph, LossGraph], costs: tuple[int, int, int], joined: bool) -> FlowGraph:
     first, second = loss
-    assert isinstance(first, LossGraph)
-    assert isinstance(second, LossGraph)
     new = NetworkBuilder("tiny")
     shared = new.stream("s", {"ts": "timestamp", "k": "int", "v": "int"}, time="ts").filter("a", "v > 0")
     if joined:

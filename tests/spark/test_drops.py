@@ -4,12 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streamshed.engines.spark.control_line import ControlLine
+from streamshed.engines.spark.control_line import THRESHOLDS, ControlLine
 from streamshed.engines.spark.drops import check_column, drop, random_rank, value_rank, well_formed
 from streamshed.errors import UnknownNameError
+from streamshed.estimates import WEIGHT
 from streamshed.qos import Histogram, ValueGraph
 
 
@@ -66,18 +67,23 @@ def test_unknown_columns_are_named(spark: SparkSession) -> None:
         check_column(spark.createDataFrame([(1.0,)], "speed double"), "sped")
 
 
-def test_one_subquery_serves_all_drops_and_nothing_is_moved(spark: SparkSession, tmp_path: Path) -> None:
+def test_one_broadcast_serves_all_drops_and_nothing_is_moved(spark: SparkSession, tmp_path: Path) -> None:
     line = ControlLine(tmp_path, 3)
     frame = spark.range(1000).withColumn("key", F.col("id") % 10)
-    first = drop(frame, "one", random_rank(["id"]), line.threshold(spark, 0))
-    second = drop(frame.withColumnRenamed("id", "other"), "two", random_rank(["key"]), line.threshold(spark, 1))
-    joined = drop(first.join(second, "key"), "three", random_rank(["key"]), line.threshold(spark, 2), weighted=True)
-    result = joined.where("key > 3")
+
+    def dropped(frame: DataFrame, name: str, key: str, index: int) -> DataFrame:
+        threshold = F.col(THRESHOLDS)[index]
+        return drop(frame, name, random_rank([key]), threshold, control=line.thresholds(spark), weighted=True)
+
+    first = dropped(frame, "one", "id", 0)
+    second = dropped(frame.withColumnRenamed("id", "other"), "two", "key", 1).drop(WEIGHT)
+    result = dropped(first.join(second, "key"), "three", "key", 2).where("key > 3")
+    assert set(result.columns) == {"key", "id", "other", WEIGHT}
     result.collect()
     plan = result._jdf.queryExecution().executedPlan().toString().partition("== Initial Plan")[0]
     assert plan.count("FileScan text") == 1
-    assert "ReusedSubquery" in plan
+    assert plan.count("ReusedExchange") >= 2
     assert "Python" not in plan
     assert "CollectMetrics one/in" in plan
-    # The filter of the join's result is not put below a drop, where it would spoil the counts.
+    # The filter of the result is not put below a drop, where it would spoil the counts.
     assert plan.index("> 3)") < plan.index("CollectMetrics three/kept")

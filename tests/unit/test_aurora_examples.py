@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -170,7 +172,7 @@ def test_step_size_exceeds_drop_cost_over_least_load_coefficient() -> None:
     rates = np.array([10.0])
     savings = [table.row(i).savings["A"] for i in range(len(table))]
     assert savings[0] == 0.0
-    assert all(later > earlier for earlier, later in zip(savings, savings[1:], strict=False))
+    assert all(later > earlier for earlier, later in pairwise(savings))
     for capacity in (65.0, 40.0, 10.0):
         assert graph.load(table.fractions(table.lookup(rates, capacity))) <= capacity + 1e-9
 

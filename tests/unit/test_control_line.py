@@ -111,16 +111,52 @@ def test_a_replayed_batch_gets_its_thresholds_again(tmp_path: Path, clock: Clock
     assert {ring(second, clock.ms + 100 + ahead * SLOT_MS) for ahead in range(200)} == {(0.5,)}
 
 
-def test_a_late_change_is_known_to_be_uncertain(tmp_path: Path) -> None:
-    class SlowClock(Clock):
-        def __call__(self) -> float:
-            self.time_s += 0.2
-            return self.time_s
+class Scripted(Clock):
+    """A clock that goes on by given steps, one at each look, and then stands still."""
 
-    line = ControlLine(tmp_path, 1, SlowClock())
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[float] = []
+
+    def __call__(self) -> float:
+        if self.steps:
+            self.time_s += self.steps.pop(0)
+        return self.time_s
+
+
+def test_a_slow_disk_only_delays_a_change(tmp_path: Path) -> None:
+    clock = Scripted()
+    line = ControlLine(tmp_path, 1, clock)
+    clock.steps = [1.0, 0.3, 0.0, 0.3]  # the first attempt takes 300 ms, and so does the second
+    start_ms = line.write([0.5])
+    assert start_ms > clock.ms
+    assert line.is_certain(start_ms)
+    assert line.at(start_ms - 1) == (0.0,)
+    clock.time_s += 10
+    assert ControlLine(tmp_path, 1, clock).at(start_ms - 1) == (0.0,)
+    assert ControlLine(tmp_path, 1, clock).at(start_ms) == (0.5,)
+
+
+def test_a_late_change_is_known_to_be_uncertain(tmp_path: Path) -> None:
+    clock = Scripted()
+    line = ControlLine(tmp_path, 1, clock)
+    clock.steps = [1.0, 0.0, 0.5]  # held up for half a second when the change is already in the history
     start_ms = line.write([0.5])
     assert not line.is_certain(start_ms)
     assert line.is_certain(start_ms + 60_000)
+    assert not ControlLine(tmp_path, 1, clock).is_certain(start_ms)
+
+
+def test_a_change_that_was_never_published_does_not_count(tmp_path: Path, clock: Clock) -> None:
+    line = ControlLine(tmp_path, 1, clock)
+    clock.time_s += 1
+    published = line.path.read_text()
+    start_ms = line.write([0.5])
+    line.path.write_text(published)  # as if the writer had died between history and line
+    clock.time_s += 1
+    for _ in range(2):
+        assert ControlLine(tmp_path, 1, clock).at(start_ms) == (0.0,)
+        clock.time_s += 1
 
 
 def test_a_clock_that_goes_back_does_not_rewrite_the_past(tmp_path: Path, clock: Clock) -> None:

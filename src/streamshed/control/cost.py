@@ -61,7 +61,7 @@ class CostEstimator:
       same side count fully, because then the plant has changed.
 
     Args:
-        forgetting: λ; 0.95 looks back over about 20 batches.
+        forgetting: λ; 0.9 looks back over about 10 batches.
         warmup: how many batches are left out at the start.
 
     >>> estimator = CostEstimator(warmup=0)
@@ -72,7 +72,7 @@ class CostEstimator:
     (0.2, 1.0, 1.0)
     """
 
-    def __init__(self, forgetting: float = 0.95, warmup: int = 2) -> None:
+    def __init__(self, forgetting: float = 0.9, warmup: int = 2) -> None:
         if not 0 < forgetting <= 1:
             raise InvalidValueError(
                 "not a forgetting factor", where="cost estimator", got=forgetting, expected="0 < λ <= 1"

@@ -208,7 +208,8 @@ class Accounts:
             fractions, certain = self._line.at(batch.time_ms), self._line.is_certain(batch.time_ms)
         if not certain:
             raise RecountError("a change came too late to know what the batch obeyed", where=gated.output, got=batch_id)
-        drops = [self._drops[name] for name in gated.drops]
+        # Drops further in may lie behind state, which is gone; what entered is what has to balance.
+        drops = [self._drops[name] for name in gated.drops if self._drops[name].entry]
         counts = {drop.name: DropCounts(0, 0, 0) for drop in drops}
         if gated.has_tuples(batch):
             found = recount(

@@ -1,22 +1,23 @@
 """The control line: the fractions to drop, in a file that every micro-batch reads anew.
 
-A drop compares a tuple's rank with a scalar subquery over this file, so that a change of the file changes the next
-micro-batch of the running query. One line holds the thresholds of all drops of an application; one subquery serves
-them all.
+A drop joins a stream with the one row that this file gives, broadcast, and compares ranks with it. Spark reads the file
+in every micro-batch, so that a change of the file changes the next micro-batch of the running query. One line holds
+the thresholds of all drops of an application, and one broadcast serves them all.
 
 **What a batch drops is settled when it starts.** Time is cut into slots of 50 ms. The line is a ring: for each slot
 it holds the thresholds of a batch that starts within it. A batch takes those of its own start time, which is
 `current_timestamp()` in a streaming plan: Spark writes it to the offset log before the batch runs, and a batch that is
 replayed after a crash has it again. A change holds from a slot that has not begun yet, and is in the durable history
 beside the line before it can be seen. So the thresholds of a batch follow from two durable logs, a replay drops the
-same tuples as the first attempt, and a batch of which nothing else is left can be counted again.
+same tuples as the first attempt, and a batch of which nothing else is left can be counted again. (This is why there is
+a join and not a scalar subquery: in a subquery, `current_timestamp()` is the time of planning.)
 
 The ring reaches 12.8 s back (for batches that have started but not read it yet) and 12.8 s ahead (for a writer that is
 held up). A batch that is replayed later than that is pinned: its slot keeps what it was.
 
 Hazards that shape the file: Spark caches its length, so the width is fixed; it is renamed into place, so that no one
-reads half of it; a checksum file that a Hadoop client left behind would go stale, so it is removed. The subquery runs
-as a Spark task: on a cluster the directory must be one that all machines see under the same path.
+reads half of it; a checksum file that a Hadoop client left behind would go stale, so it is removed. It is read by a
+Spark task: on a cluster the directory must be one that all machines see under the same path.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streamshed.engines.spark.journal import Journal, Record
@@ -39,10 +40,17 @@ from streamshed.errors import InvalidValueError, StreamshedError
 LEVELS = 256
 """Thresholds are whole multiples of 1/256: fine enough for control, and three digits wide."""
 
+THRESHOLDS = "_thresholds"
+"""The column that holds the fractions of all drops."""
+
 SLOT_MS = 50
 SLOTS = 512
 _AHEAD = SLOTS // 2
-_LEAD_MS = 20  # a change is visible to readers well before the slot from which it holds
+_LEAST_LEAD_MS = 20  # a change must be visible to readers before the slot from which it holds
+_MOST_LEAD_MS = 2000
+_SPARE_MS = 5
+
+_DIGITS = 4  # of a level, with the space behind it
 
 Levels = tuple[int, ...]
 
@@ -82,7 +90,8 @@ class ControlLine:
         self._covered = 0
         self._last = 0
         self._history = Journal(self.directory / "control-history.jsonl")
-        for record in self._history.read():
+        self._lead_ms = float(_LEAST_LEAD_MS)
+        for record in self._published():
             self._replay(record)
         self._ring: NDArray[np.int64] = np.zeros((SLOTS, size), dtype=np.int64)
         self._last = self._froms[-1] if self._froms else 0
@@ -103,16 +112,12 @@ class ControlLine:
                 expected=f"{self.size} numbers from 0 to 1",
             )
         levels = _levels(fractions)
-        start = (int(self._clock() * 1000) + _LEAD_MS) // SLOT_MS + 1
-        start = self._last = max(start, self._last)  # also if the clock was set back
-        pins = [(start + (pin - start) % SLOTS, levels_of_pin) for pin, levels_of_pin in self._pins.items()]
-        pins = [(slot, of_pin) for slot, of_pin in sorted(pins) if slot < start + _AHEAD]
-        record: Record = {"from": start, "x": levels, "pins": pins}
-        self._history.append(record)
+        record = self._announce(levels)
+        start = int(record["from"])
         self._replay(record)
         self._publish(start, levels)
         if self._slot() >= start:
-            # Held up between the two: a batch that started meanwhile may have read the line before the change.
+            # Held up just now: a batch that started meanwhile may have read the line before the change.
             late: Record = {"late": [start, self._slot()]}
             self._history.append(late)
             self._replay(late)
@@ -160,14 +165,52 @@ class ControlLine:
         slot = time_ms // SLOT_MS
         return not any(start <= slot <= end for start, end in self._late)
 
-    def threshold(self, spark: SparkSession, index: int) -> Column:
-        """The fraction to drop in the micro-batch that is running, as a column for its plan."""
-        line = spark.read.text(self.path.as_uri())
-        thresholds = line.select(F.split("value", " ").cast("array<int>")).scalar()
-        slot = F.pmod(F.floor(F.unix_millis(F.current_timestamp()) / SLOT_MS), F.lit(SLOTS)).cast("int")
-        return thresholds[slot * self.size + index] / LEVELS
+    def thresholds(self, spark: SparkSession) -> DataFrame:
+        """One row for the plan of a streaming query: the fractions to drop in its running batch, as `THRESHOLDS`."""
+        width = _DIGITS * self.size
+        slot = F.pmod(F.floor(F.unix_millis(F.current_timestamp()) / SLOT_MS), F.lit(SLOTS))
+        levels = F.split(F.rtrim(F.substring("value", (slot * width + 1).cast("int"), F.lit(width))), " ")
+        # `transform` is interpreted, so that the start time does not get into generated code: that would be compiled
+        # anew for every batch.
+        fractions = F.transform(levels, lambda level: level.cast("double") / LEVELS)
+        return spark.read.text(self.path.as_uri()).select(fractions.alias(THRESHOLDS))
 
     # --- within ----------------------------------------------------------------------------------------------------
+
+    def _announce(self, levels: Levels) -> Record:
+        """Write a change to the history, with a start that leaves time to publish it."""
+        while True:
+            asked_ms = self._clock() * 1000
+            start = int(asked_ms + self._lead_ms) // SLOT_MS + 1
+            start = max(start, self._last)  # also if the clock was set back
+            pins = [(start + (pin - start) % SLOTS, of_pin) for pin, of_pin in self._pins.items()]
+            pins = [(slot, of_pin) for slot, of_pin in sorted(pins) if slot < start + _AHEAD]
+            record: Record = {"from": start, "x": levels, "pins": pins}
+            self._history.append(record)
+            now_ms = self._clock() * 1000
+            self._lead_ms = max(_LEAST_LEAD_MS, 2 * (now_ms - asked_ms), 0.95 * self._lead_ms)
+            if now_ms + _SPARE_MS < start * SLOT_MS or self._lead_ms > _MOST_LEAD_MS:
+                self._last = start
+                return record
+            self._history.append({"void": start})  # the disk was slow: too late for this start
+
+    def _published(self) -> list[Record]:
+        """The history without what never came to be seen: changes taken back, or cut off by the writer's death."""
+        records: list[Record] = []
+        for record in self._history.read():
+            if "void" in record:
+                records.pop()
+            else:
+                records.append(record)
+        if records and "from" in records[-1] and not self._shows(records[-1]):
+            self._history.append({"void": records.pop()["from"]})
+        return records
+
+    def _shows(self, record: Record) -> bool:
+        """Whether the line, as an earlier writer left it, holds a change."""
+        levels = self.path.read_text().split() if self.path.exists() else []
+        width, slot = len(levels) // SLOTS, int(record["from"]) % SLOTS
+        return [f"{level:03d}" for level in record["x"]] == levels[slot * width : (slot + 1) * width]
 
     def _slot(self) -> int:
         return int(self._clock() * 1000) // SLOT_MS
@@ -206,7 +249,7 @@ class ControlLine:
 
     def _store(self) -> None:
         temporary = self.path.with_name(".control.tmp")
-        temporary.write_text(" ".join(f"{level:03d}" for level in self._ring.ravel()) + "\n")
+        temporary.write_text(" ".join(f"{level:03d}" for level in (*self._ring.ravel(), 0)) + "\n")
         os.replace(temporary, self.path)  # noqa: PTH105  (one system call, and atomic)
 
 

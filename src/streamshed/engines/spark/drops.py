@@ -92,6 +92,7 @@ def drop(
     rank: Column,
     threshold: Column,
     *,
+    control: DataFrame | None = None,
     valid: Column | None = None,
     arrival: Column | None = None,
     weighted: bool = False,
@@ -99,14 +100,14 @@ def drop(
     """Keep the tuples whose rank reaches the threshold, and have both sides counted in every micro-batch.
 
     The observations `name/in` (arrived, malformed) and `name/kept` (kept, and quantiles of the arrival time) also pin
-    the filter to its place: the optimiser moves nothing past them. They keep it in a code generation stage of its
-    own, too, so that the start time of the batch in it costs no compilation of what is around.
+    the drop to its place: the optimiser moves nothing past them.
 
     Args:
         frame: a streaming DataFrame.
         name: of the observations, unique in the query.
         rank: in [0, 1).
-        threshold: the fraction to drop.
+        threshold: the fraction to drop, from columns of `control` if that is given.
+        control: one row, broadcast to all tuples: `ControlLine.thresholds`.
         valid: whether a tuple is well-formed; others are counted and kept out.
         arrival: seconds since 1970.
         weighted: whether to add the weight that `streamshed.estimates` needs.
@@ -115,9 +116,13 @@ def drop(
     kept = frame.observe(f"{name}/in", F.count(F.lit(1)).alias("arrived"), malformed.alias("malformed"))
     if valid is not None:
         kept = kept.where(valid)
+    if control is not None:
+        kept = kept.crossJoin(F.broadcast(control))
     kept = kept.where(rank >= threshold)
     if weighted:
         kept = with_weight(kept, 1 - threshold)
+    if control is not None:
+        kept = kept.drop(*control.columns)
     counts = [F.count(F.lit(1)).alias("kept")]
     if arrival is not None:
         counts += [

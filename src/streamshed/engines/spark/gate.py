@@ -15,10 +15,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
 from streamshed.engines.spark.accounts import Accounts, Drop, GatedQuery
-from streamshed.engines.spark.control_line import ControlLine
+from streamshed.engines.spark.control_line import THRESHOLDS, ControlLine
 from streamshed.engines.spark.drops import drop
 from streamshed.engines.spark.monitor import BatchReport, DropCounts, Monitor
 from streamshed.errors import InvalidValueError, UnknownNameError, did_you_mean
@@ -105,15 +106,13 @@ class Gate:
             )
         observed = f"{self._token}/{name}"
 
-        def at(threshold: Column) -> DataFrame:
-            return drop(frame, observed, rank, threshold, valid=valid, arrival=arrival, weighted=weighted)
+        def at(threshold: Column, control: DataFrame | None = None) -> DataFrame:
+            return drop(
+                frame, observed, rank, threshold, control=control, valid=valid, arrival=arrival, weighted=weighted
+            )
 
         self.drops[name] = Drop(name, index, stream or name, entry, salt, observed, at)
-        return at(self.threshold(name))
-
-    def threshold(self, name: str) -> Column:
-        """The fraction that a drop drops, as a column for the plan of the running batch."""
-        return self.line.threshold(self.spark, self._drop(name).index)
+        return at(F.col(THRESHOLDS)[index], self.line.thresholds(self.spark))
 
     # --- deciding --------------------------------------------------------------------------------------------------
 
@@ -149,6 +148,10 @@ class Gate:
         """Count again what is over and not in the ledger; give the batches (query, number) for which that fails."""
         return self.accounts.settle()
 
+    def settle_soon(self) -> None:
+        """The same in the background; what is left then is seen in the ledger."""
+        threading.Thread(target=self.accounts.settle, name="streamshed-settle", daemon=True).start()
+
     def on_start(self, query_id: str, run_id: str, query_name: str | None) -> None:  # noqa: ARG002
         """A query starts; it waits until this returns."""
         query = self.spark.streams.get(query_id)
@@ -160,6 +163,8 @@ class Gate:
         counts = self.accounts.enter(report)
         if counts is not None and self._on_batch is not None:
             self._on_batch(report, counts)
+        elif counts is None and report.query_id in self.accounts.queries:
+            self.settle_soon()
 
     def on_end(self, query_id: str, run_id: str, error: str | None) -> None:  # noqa: ARG002
         """A query has ended, in good order or with an error."""

@@ -8,8 +8,9 @@ may take the report of its last batches with it. Nothing in the ledger rests on 
    line gives it the same thresholds, and drops the same tuples. Its row takes the place of an earlier one.
 3. *The batch was committed (or a sink that had it already skipped the replay), but its report is lost.* The batch is in
    the checkpoint's offset log without a row here: it is open. Its tuples are read again from the source, between the
-   same offsets, and counted with the thresholds that the control history has for its start time. This needs a source
-   that can be read again and that the tuples ahead of the drop depend on nothing else (no state).
+   same offsets, and counted with the thresholds that the control history has for its start time. This needs sources
+   that can be read again, each with one entry drop, and tuples ahead of it that depend on nothing else (no state).
+   Drops further in have no row for such a batch.
 
 An open batch is in the summary as such until it is settled, so that sums never pass for complete when they are not.
 

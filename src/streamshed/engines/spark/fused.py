@@ -1,0 +1,97 @@
+"""All outputs of a network in one streaming query, so that one micro-batch clock governs them all.
+
+A batch then costs what its arcs cost together, which is what a planner plans with, and every output has the same
+delay. The outputs are tagged and united; a sink that is not `noop` gets its own part of every batch. A stream that
+several operators read is read once: its tuples go through an exchange that all of them reuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import DataStreamWriter
+
+from streamshed.engines.spark.arcs import ParquetArc
+from streamshed.network import Output
+
+_OUTPUT = "_output"
+
+
+def shared(frame: DataFrame, name: str, key: Sequence[str]) -> DataFrame:
+    """The same tuples, computed once for all that read them in one query.
+
+    Spark reuses an exchange where two branches have the same one. That takes an exchange (on the key, which needs no
+    sort), and that no branch prunes columns ahead of it: the observation looks at all of them, in the cheapest way.
+    """
+    partitions = frame.sparkSession.sparkContext.defaultParallelism
+    some_null = reduce(Column.__or__, (F.col(f"`{column}`").isNull() for column in frame.columns))
+    exchanged = frame.repartition(partitions, *(F.col(f"`{column}`") for column in (key or frame.columns[:1])))
+    return exchanged.observe(name, F.count_if(some_null).alias("with_nulls"))
+
+
+def together(frames: Mapping[str, DataFrame]) -> DataFrame:
+    """The tuples of all outputs: a tag, and a struct column for each output, null but for the tagged one."""
+
+    def tagged(output: str, frame: DataFrame) -> DataFrame:
+        columns = [
+            (F.struct(*(F.col(f"`{name}`") for name in frame.columns)) if other == output else F.lit(None))
+            .cast(of_other.schema)
+            .alias(other)
+            for other, of_other in frames.items()
+        ]
+        return frame.select(F.lit(output).alias(_OUTPUT), *columns)
+
+    return reduce(DataFrame.unionAll, (tagged(output, frame) for output, frame in frames.items()))
+
+
+class Sinks:
+    """Writes the parts of every batch where its outputs want them.
+
+    Files without a sink of their own go to `directory/<output>` as Parquet, a directory a batch, replaced as a whole
+    when a batch is replayed: each row once. Other formats get a batch again after a crash (at least once).
+
+    Attributes:
+        tables: what outputs with the sink `memory` have got, by output id.
+    """
+
+    def __init__(self, outputs: Sequence[Output], directory: Path) -> None:
+        self.outputs = outputs
+        self.directory = directory
+        self.tables: dict[str, list[Row]] = {
+            output.id: [] for output in outputs if output.sink is not None and output.sink.format == "memory"
+        }
+
+    def writer(self, frames: Mapping[str, DataFrame], *, checkpoint: Path, name: str) -> DataStreamWriter:
+        """A query over all outputs, not started yet."""
+        writer = together(frames).writeStream.queryName(name).option("checkpointLocation", checkpoint.as_uri())
+        if all(output.sink is not None and output.sink.format == "noop" for output in self.outputs):
+            return writer.format("noop")
+        return writer.foreachBatch(self._write)
+
+    def _write(self, batch: DataFrame, batch_id: int) -> None:
+        batch = batch.persist()
+        try:
+            present = {row[_OUTPUT] for row in batch.select(_OUTPUT).distinct().collect()}
+            for output in self.outputs:
+                if output.id in present:
+                    rows = batch.where(F.col(_OUTPUT) == output.id).select(F.col(f"`{output.id}`.*"))
+                    self._write_one(output, rows, batch_id)
+        finally:
+            batch.unpersist()
+
+    def _write_one(self, output: Output, rows: DataFrame, batch_id: int) -> None:
+        sink = output.sink
+        if sink is None or (sink.format == "parquet" and "path" not in sink.options):
+            ParquetArc((self.directory / output.id).as_uri()).write(rows, batch_id)
+        elif sink.format == "memory":
+            self.tables[output.id].extend(rows.collect())
+        elif sink.format == "console":
+            rows.show(truncate=False)
+        else:
+            options: dict[str, Any] = {key: text for key, text in sink.options.items() if key != "outputMode"}
+            rows.write.format(sink.format).options(**options).mode("append").save()

@@ -1,0 +1,80 @@
+"""Ties a controller to a running query: finished batches in, and at any time the admission of the next one out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from streamshed.control import BatchAdmission, LoadSample, Outlook, PlantController
+from streamshed.engines.spark.accounts import GatedQuery
+from streamshed.engines.spark.monitor import BatchReport, DropCounts
+
+Waiting = Callable[[str | None, float], float]
+"""How many tuples wait at a source: given up to where it has been read (an offset as JSON) and the time."""
+
+_RATE_MEMORY = 0.5
+_IDLE = "Waiting for data to arrive"  # Spark's status of a query with nothing to do
+
+
+class BatchLoop:
+    """The control loop around one query: learns from its batches, and says what the next one may keep.
+
+    Attributes:
+        gated: the query.
+        controller: decides.
+        sample: the latest batch, if there was one.
+    """
+
+    def __init__(self, gated: GatedQuery, controller: PlantController) -> None:
+        self.gated = gated
+        self.controller = controller
+        self.sample: LoadSample | None = None
+        self._rate_tps = 0.0
+        self._previous_ms: int | None = None
+
+    def learn(self, report: BatchReport, counts: Mapping[str, DropCounts]) -> LoadSample:
+        """Take in a batch that has ended."""
+        arrived = sum(of_drop.arrived - of_drop.malformed for of_drop in counts.values())
+        ends = [of_drop for of_drop in counts.values() if of_drop.arrivals_s]
+
+        def delay_s(quantile: float) -> float | None:
+            delays = [of_drop.delay_s(quantile, report.end_s) for of_drop in ends]
+            return max((delay for delay in delays if delay is not None), default=None)
+
+        self.sample = LoadSample(
+            time_s=report.end_s,
+            duration_s=report.duration_s,
+            arrived=arrived,
+            kept=sum(of_drop.kept for of_drop in counts.values()),
+            delay_p50_s=delay_s(0.5),
+            delay_p95_s=delay_s(0.95),
+            delay_p99_s=delay_s(0.99),
+            delay_max_s=delay_s(1.0),
+        )
+        self.controller.observe(self.sample)
+        batch = self.gated.log.batch(report.batch_id)
+        if batch is not None:
+            if self._previous_ms is not None and batch.time_ms > self._previous_ms:
+                rate_tps = arrived / (batch.time_ms - self._previous_ms) * 1000
+                self._rate_tps += _RATE_MEMORY * (rate_tps - self._rate_tps) if self._rate_tps else rate_tps
+            self._previous_ms = batch.time_ms
+        return self.sample
+
+    def admission(self, time_s: float, waiting: Mapping[str, Waiting]) -> BatchAdmission:
+        """What a batch may keep that starts now."""
+        batch = self.gated.latest(time_s)
+        if batch is None or not self.gated.handle.isActive:
+            return BatchAdmission(1.0)
+        since_s = max(time_s - batch.time_ms / 1000, 0.0)
+        told = [self._told(name, waiting[name], batch.offsets, time_s) for name in self.gated.drops if name in waiting]
+        if told:
+            # Streams that cannot tell are taken to have as much waiting as those that can.
+            number = sum(told) / len(told) * len(self.gated.drops)
+        elif self.gated.log.is_committed(batch.batch_id) and self.gated.handle.status["message"] == _IDLE:
+            number = 0.0
+        else:
+            number = self._rate_tps * since_s
+        return self.controller.admit(Outlook(time_s, number, since_s, max(since_s, 1e-3)))
+
+    def _told(self, name: str, waiting: Waiting, offsets: Sequence[str | None], time_s: float) -> float:
+        source = self.gated.drops.index(name)
+        return float(waiting(offsets[source] if source < len(offsets) else None, time_s))

@@ -1,0 +1,106 @@
+"""A network as one query under control: what is dropped, what reaches the outputs, what the ledger says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyspark.sql import SparkSession
+
+from streamshed.engines.spark.ledger import summarise
+from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
+from streamshed.errors import NetworkError
+from streamshed.network import Connector, Spec, load_spec
+from streamshed.planning import Planner, RoadMapPlanner, SemanticRoadMapPlanner
+from streamshed.workload import Expressway
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "expressway.yaml"
+ROWS = 40_000
+ARCS = ("reports", "reports->slow", "reports->travelling", "reports->expressway_speed")
+
+
+def expressway(**sinks: str) -> Spec:
+    """The example, fed with a fixed number of reports as fast as it goes; single reports are dropped, not cars."""
+    spec = load_spec(EXAMPLE)
+    options = {
+        "generator": "expressway",
+        "expressways": "2",
+        "seed": "5",
+        "pattern": "constant",
+        "rate_tps": "4000",
+        "paced": "false",
+        "rows": str(ROWS),
+        "maxRowsPerBatch": str(ROWS // 2),
+        "eventTime": "arrival",
+        "epoch": "1700000000",
+    }
+    stream = replace(spec.network.streams[0], source=Connector("feeder", options), key=())
+    outputs = tuple(replace(output, sink=Connector(sinks.get(output.id, "noop"))) for output in spec.network.outputs)
+    network = replace(spec.network, streams=(stream,), outputs=outputs)
+    return Spec(network, spec.statistics, spec.rates, spec.capacity)
+
+
+@pytest.fixture(scope="module")
+def speeds() -> np.ndarray:
+    return np.asarray(Expressway(expressways=2).generate(0, ROWS, seed=5)["speed"])
+
+
+def run(
+    spark: SparkSession, tmp_path: Path, planner: Planner, thresholds: dict[str, float], **sinks: str
+) -> tuple[NetworkRunner, list[NetworkBatch], str]:
+    batches: list[NetworkBatch] = []
+    runner = NetworkRunner(
+        spark, expressway(**sinks), tmp_path, target_s=2.0, planner=planner, shed=False, on_batch=batches.append
+    )
+    with runner:
+        runner.gate.apply(dict.fromkeys(runner.gate.drops, 0.0) | {})
+        query = runner.start()
+        runner.gate.apply(thresholds)
+        query.processAllAvailable()
+        plan = str(query._jsq.streamingQuery().lastExecution().executedPlan().toString())
+    return runner, batches, plan
+
+
+def test_everything_flows_and_the_stream_is_read_once(spark: SparkSession, tmp_path: Path, speeds: np.ndarray) -> None:
+    runner, batches, plan = run(spark, tmp_path, SemanticRoadMapPlanner(), {}, accidents="memory", tolls="memory")
+    assert sum(batch.counts["reports"].arrived for batch in batches) == ROWS
+    for arc in ARCS:
+        assert sum(batch.counts[arc].kept for batch in batches) == ROWS
+    assert plan.count("MicroBatchScan") <= 1, "three readers share one scan"
+    assert "Python" not in plan.replace("(Python)", ""), "no Python on the data path but the source itself"
+    got = sorted(row["speed"] for row in runner.sinks.tables["accidents"])
+    assert got == sorted(speeds[speeds < 20])
+    assert all(row["cars"] > 0 for row in runner.sinks.tables["tolls"])
+    (total,) = summarise(tmp_path / "control")
+    assert (total.arrived, total.delivered, total.dropped, total.balanced) == (ROWS, ROWS, 0, True)
+
+
+@pytest.mark.parametrize("planner", [SemanticRoadMapPlanner(), RoadMapPlanner()], ids=["by value", "random"])
+def test_stopped_cars_survive_drops_by_value_and_not_random_ones(
+    spark: SparkSession, tmp_path: Path, speeds: np.ndarray, planner: Planner
+) -> None:
+    """With 95 % of the reports dropped ahead of `accidents`, all stopped cars arrive, or one in twenty."""
+    runner, batches, _ = run(spark, tmp_path, planner, {"reports->slow": 0.95}, accidents="memory")
+    obeyed = [batch for batch in batches if batch.thresholds["reports->slow"] > 0]
+    assert obeyed, "the thresholds came too late for every batch"
+    first = ROWS - sum(batch.counts["reports"].arrived for batch in obeyed)
+    arrived = [batch.counts["reports->slow"] for batch in obeyed]
+    dropped = sum(count.dropped for count in arrived) / sum(count.arrived for count in arrived)
+    assert dropped == pytest.approx(0.95, abs=0.02)
+    stopped = int((speeds[first:] == 0).sum())
+    before = int((speeds[:first] == 0).sum())
+    delivered = sum(row["speed"] == 0 for row in runner.sinks.tables["accidents"]) - before
+    share = delivered / stopped
+    assert share >= 0.99 if planner.name == "semantic" else share < 0.15
+    (total,) = summarise(tmp_path / "control")
+    assert total.balanced
+
+
+def test_operators_marked_as_stages_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    spec = expressway()
+    marked = replace(spec.network.operators[0], stage=True)
+    network = replace(spec.network, operators=(marked, *spec.network.operators[1:]))
+    with pytest.raises(NetworkError, match="marked as a stage"):
+        NetworkRunner(spark, Spec(network, spec.statistics, spec.rates, None), tmp_path, target_s=2.0)
