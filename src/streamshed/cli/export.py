@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -73,7 +73,7 @@ def _drop_document(drop: Drop) -> dict[str, Any]:
     return document
 
 
-def write_json(file: Path, document: Mapping[str, Any]) -> None:
+def write_json(file: Path, document: Mapping[str, Any] | Sequence[Any]) -> None:
     """Write a document; a reader sees the old file or the whole new one."""
     with replacing(file, "--json") as stream:
         stream.write((json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode())

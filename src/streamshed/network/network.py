@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from streamshed.errors import UnknownNameError, did_you_mean
 from streamshed.network.nodes import Arc, Join, Node, Operator, Output, Stream
 from streamshed.network.validation import Schema, validate
 
@@ -66,28 +65,6 @@ class Network:
     def arcs_out_of(self) -> Mapping[str, tuple[Arc, ...]]:
         """The arcs out of each node."""
         return _grouped(self.nodes, ((arc.source, arc) for arc in self.arcs if not arc.is_entry))
-
-    def arc(self, arc_id: str) -> Arc:
-        """The arc with this id."""
-        for arc in self.arcs:
-            if arc.id == arc_id:
-                return arc
-        raise UnknownNameError(
-            f"there is no arc {arc_id!r}",
-            where=f"network {self.name!r}",
-            hint=did_you_mean(arc_id, (arc.id for arc in self.arcs)),
-        )
-
-    def output(self, output_id: str) -> Output:
-        """The output with this id."""
-        for output in self.outputs:
-            if output.id == output_id:
-                return output
-        raise UnknownNameError(
-            f"there is no output {output_id!r}",
-            where=f"network {self.name!r}",
-            hint=did_you_mean(output_id, (output.id for output in self.outputs)),
-        )
 
 
 def _grouped(keys: Iterable[str], pairs: Iterable[tuple[str, Arc]]) -> Mapping[str, tuple[Arc, ...]]:

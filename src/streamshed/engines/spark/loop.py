@@ -15,6 +15,31 @@ _RATE_MEMORY = 0.5
 _IDLE = "Waiting for data to arrive"  # Spark's status of a query with nothing to do
 
 
+def batch_sample(report: BatchReport, entries: Sequence[DropCounts], kept: int) -> LoadSample:
+    """A batch as a controller sees it.
+
+    Args:
+        report: the batch.
+        entries: what the drops did through which its tuples came in.
+        kept: how many tuples it processed.
+    """
+
+    def delay_s(quantile: float) -> float | None:
+        delays = [entry.delay_s(quantile, report.end_s) for entry in entries]
+        return max((delay for delay in delays if delay is not None), default=None)
+
+    return LoadSample(
+        time_s=report.end_s,
+        duration_s=report.duration_s,
+        arrived=sum(entry.arrived - entry.malformed for entry in entries),
+        kept=kept,
+        delay_p50_s=delay_s(0.5),
+        delay_p95_s=delay_s(0.95),
+        delay_p99_s=delay_s(0.99),
+        delay_max_s=delay_s(1.0),
+    )
+
+
 class BatchLoop:
     """The control loop around one query: learns from its batches, and says what the next one may keep.
 
@@ -33,28 +58,12 @@ class BatchLoop:
 
     def learn(self, report: BatchReport, counts: Mapping[str, DropCounts]) -> LoadSample:
         """Take in a batch that has ended."""
-        arrived = sum(of_drop.arrived - of_drop.malformed for of_drop in counts.values())
-        ends = [of_drop for of_drop in counts.values() if of_drop.arrivals_s]
-
-        def delay_s(quantile: float) -> float | None:
-            delays = [of_drop.delay_s(quantile, report.end_s) for of_drop in ends]
-            return max((delay for delay in delays if delay is not None), default=None)
-
-        self.sample = LoadSample(
-            time_s=report.end_s,
-            duration_s=report.duration_s,
-            arrived=arrived,
-            kept=sum(of_drop.kept for of_drop in counts.values()),
-            delay_p50_s=delay_s(0.5),
-            delay_p95_s=delay_s(0.95),
-            delay_p99_s=delay_s(0.99),
-            delay_max_s=delay_s(1.0),
-        )
+        self.sample = batch_sample(report, list(counts.values()), sum(of_drop.kept for of_drop in counts.values()))
         self.controller.observe(self.sample)
         batch = self.gated.log.batch(report.batch_id)
         if batch is not None:
             if self._previous_ms is not None and batch.time_ms > self._previous_ms:
-                rate_tps = arrived / (batch.time_ms - self._previous_ms) * 1000
+                rate_tps = self.sample.arrived / (batch.time_ms - self._previous_ms) * 1000
                 self._rate_tps += _RATE_MEMORY * (rate_tps - self._rate_tps) if self._rate_tps else rate_tps
             self._previous_ms = batch.time_ms
         return self.sample

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from streamshed.engines.spark.compile import compile_network
 from streamshed.engines.spark.connectors import ARRIVAL, read_stream, well_formed
 from streamshed.engines.spark.fused import Sinks, shared
 from streamshed.engines.spark.gate import Gate
+from streamshed.engines.spark.loop import batch_sample
 from streamshed.engines.spark.monitor import BatchReport, DropCounts
 from streamshed.engines.spark.ranks import location_rank
 from streamshed.engines.spark.sources.feeder import FeederClock
@@ -217,21 +219,9 @@ class NetworkRunner:
             decision = self._decisions.get(applied)
         share = decision.load_share if decision is not None else float("nan") if any(applied) else 1.0
 
-        def delay_s(quantile: float) -> float | None:
-            delays = [count.delay_s(quantile, report.end_s) for count in entries]
-            return max((delay for delay in delays if delay is not None), default=None)
-
-        sample = LoadSample(
-            time_s=report.end_s,
-            duration_s=report.duration_s,
-            arrived=arrived,
-            kept=round(arrived * share) if share == share else arrived,
-            delay_p50_s=delay_s(0.5),
-            delay_p95_s=delay_s(0.95),
-            delay_p99_s=delay_s(0.99),
-            delay_max_s=delay_s(1.0),
-        )
-        if share == share:  # thresholds from before a restart say nothing about the work that was left
+        known = not math.isnan(share)
+        sample = batch_sample(report, entries, round(arrived * share) if known else arrived)
+        if known:  # thresholds from before a restart say nothing about the work that was left
             self.manager.observe(sample)
         if self._last_start_s is not None and report.start_s > self._last_start_s:
             rate_tps = arrived / (report.start_s - self._last_start_s)
