@@ -64,10 +64,10 @@ def _speed_of(queries: int, streams: int) -> tuple[str, ...]:
     graph = flow_graph(network, statistics, rates)
     road_map = RoadMap(graph)
     vector = np.array([rates[stream] for stream in road_map.streams])
-    shares = np.random.default_rng(0).uniform(0.1, 0.95, LOOKUPS)
+    capacities = graph.full_load * np.random.default_rng(0).uniform(0.1, 0.95, LOOKUPS)
     graph_s = _timed(lambda: flow_graph(network, statistics, rates))
     map_s = _timed(lambda: RoadMap(graph))
-    lookup_s = _timed(lambda: [road_map.limits(road_map.lookup(vector, graph.full_load * share)) for share in shares])
+    lookup_s = _timed(lambda: [road_map.limits(road_map.lookup(vector, capacity)) for capacity in capacities])
     lp_s = _timed(lambda: optimal_fractions(graph, graph.full_load / 2))
     operators = len(network.operators)
     return (
