@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from streamshed.errors import InvalidValueError
 from streamshed.load import Admission, arc_rates, load_coefficients, total_load
-from streamshed.network import Network, NetworkBuilder, Statistics
-from streamshed.planning import OptimalPlanner, RoadMap, RoadMapPlanner, SemanticRoadMapPlanner, residual_drop
+from streamshed.network import Network, NetworkBuilder, Statistics, load_spec
+from streamshed.planning import OptimalPlanner, Planner, RoadMap, RoadMapPlanner, SemanticRoadMapPlanner, residual_drop
 from streamshed.planning.flow_builder import flow_graph
 from streamshed.planning.roadmap import least_step_size
 from streamshed.qos import Histogram, LossGraph, Qos, ValueGraph, derive_loss_graph, interval_table
@@ -211,3 +212,21 @@ def test_road_map_is_rebuilt_when_statistics_drift() -> None:
     assert planner.rebuilds == 2
     planner.plan(network, costlier, {"I1": 80.0, "I2": 40.0}, Admission(300.0))
     assert planner.rebuilds == 3, "the proportions changed"
+
+
+@pytest.mark.parametrize("factor", [1.6, 2.0, 3.0, 5.0])
+def test_semantic_shedding_is_not_below_random_shedding_where_streams_meet(factor: float) -> None:
+    """Behind unions and joins a walk over values can lose its way: judged by what it aims at, the better plan counts."""
+    spec = load_spec(Path(__file__).parents[2] / "examples" / "shared_sensors.yaml")
+    rates = {stream: rate * factor for stream, rate in spec.rates.items()}
+    valued = {output.id for output in spec.network.outputs if output.qos.value is not None}
+
+    def utility(planner: Planner) -> float:
+        plan = planner.plan(spec.network, spec.statistics, rates, Admission(1.0))
+        assert plan.fits
+        return sum(
+            effect.weight * (effect.value_utility if effect.output in valued else effect.tuple_utility)
+            for effect in plan.outputs
+        )
+
+    assert utility(SemanticRoadMapPlanner()) >= utility(RoadMapPlanner()) - 1e-6

@@ -295,18 +295,25 @@ class RoadMapPlanner(Planner):
     def _plan(
         self, network: Network, statistics: Statistics, rates: Mapping[str, float], admission: Admission
     ) -> DropPlan:
+        graph, fractions = self._best(network, statistics, rates, admission.capacity)
+        return self._described(graph, fractions, admission.capacity)
+
+    def _best(
+        self, network: Network, statistics: Statistics, rates: Mapping[str, float], capacity: float
+    ) -> tuple[FlowGraph, list[float]]:
+        """The graph at these rates, and what flows in it under the plan of the first row that saves enough."""
         table = self.road_map(network, statistics, rates)
         vector = np.array([rates[stream] for stream in table.streams], dtype=np.float64)
-        capacity = admission.capacity
         graph = table.graph.at_rates(rates)
+        room = capacity
         for _ in range(4):
-            fractions = table.fractions(table.lookup(vector, capacity))
-            excess = graph.load(fractions) - admission.capacity
-            if excess <= _SLACK * max(1.0, admission.capacity):
+            fractions = table.fractions(table.lookup(vector, room))
+            excess = graph.load(fractions) - capacity
+            if excess <= _SLACK * max(1.0, capacity):
                 break
             # Where streams in new proportions meet, the savings of a row are only nearly right: ask for more.
-            capacity = max(0.0, capacity - 1.5 * excess)
-        return self._described(graph, fractions, admission.capacity)
+            room = max(0.0, room - 1.5 * excess)
+        return graph, fractions
 
 
 class SemanticRoadMapPlanner(RoadMapPlanner):
@@ -315,11 +322,30 @@ class SemanticRoadMapPlanner(RoadMapPlanner):
     Drops first what no output would see (values that filters downstream reject: saves cycles at no loss), then the
     least valuable cells. At locations that feed an output without a value graph it drops at random, because a drop by
     value would bias that output.
+
+    Where streams meet in joins and unions, the walk over cells can end up below the walk over whole arcs. So both are
+    taken, judged on the cells, and the better one is the plan.
     """
 
     name: ClassVar[str] = "semantic"
     title: ClassVar[str] = "Road map, semantic (Semantic-LS)"
     by_value: ClassVar[bool] = True
+
+    def __init__(self, step_size: float | None = None, drift: float = 0.05) -> None:
+        super().__init__(step_size, drift)
+        self._random = RoadMapPlanner(step_size, drift)
+
+    def _best(
+        self, network: Network, statistics: Statistics, rates: Mapping[str, float], capacity: float
+    ) -> tuple[FlowGraph, list[float]]:
+        graph, by_value = super()._best(network, statistics, rates, capacity)
+        arcs, at_random = self._random._best(network, statistics, rates, capacity)
+        limits = {arcs.head_arc[node]: fraction for node, fraction in arcs.drops(at_random).items()}
+        spread = graph.fractions(
+            {node: limits[arc] for node, arc in enumerate(graph.head_arc) if arc in limits and graph.is_on_arc[node]}
+        )
+        fits = graph.load(spread) <= capacity + _SLACK * max(1.0, capacity)
+        return graph, spread if fits and graph.utility(spread) > graph.utility(by_value) + _SLACK else by_value
 
 
 def _shares(rates: Mapping[str, float]) -> dict[str, float]:
