@@ -14,14 +14,13 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
 from streamshed.control import BatchCost, LoadSample, PlantController
+from streamshed.engines.spark.closing import Closing
 from streamshed.engines.spark.drops import check_column, random_rank, value_rank, well_formed
 from streamshed.engines.spark.gate import Gate
 from streamshed.engines.spark.loop import BatchLoop, Waiting
@@ -47,7 +46,7 @@ class GuardStatus:
     errors: Mapping[str, str]
 
 
-class Guard:
+class Guard(Closing):
     """Holds the delay of streaming queries by dropping from the streams they read.
 
     Args:
@@ -183,14 +182,6 @@ class Guard:
     def close(self) -> None:
         """Let go: everything is kept from now on."""
         self.gate.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # --- the loop --------------------------------------------------------------------------------------------------
 

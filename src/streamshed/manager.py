@@ -61,8 +61,7 @@ class Manager:
         self.rates = dict(rates)
         self.controller = controller
         self.planner = planner
-        by_value = bool(getattr(planner, "by_value", False))
-        graph = flow_graph(network, statistics, rates, by_value=by_value)
+        graph = flow_graph(network, statistics, rates, by_value=planner.by_value)
         self.locations = ranked_locations(graph)
         self._full_load = graph.full_load
 

@@ -49,7 +49,8 @@ def test_plan_brings_load_under_capacity(
     assert plan.load_before == pytest.approx(capacity_of(network, known, at, 1.0), rel=1e-9, abs=1e-12)
     assert plan.load_after <= capacity * (1 + TOLERANCE) + 1e-12
     assert plan.fits
-    assert carried_load(network, known, at, plan) <= capacity * (1 + TOLERANCE) + 1e-12
+    if not any(drop.is_semantic for drop in plan.drops):  # drops by value are recomputed in test_manager.py
+        assert carried_load(network, known, at, plan) <= capacity * (1 + TOLERANCE) + 1e-12
     if share == 1.0:
         assert not plan.drops
     for effect in plan.outputs:
@@ -62,17 +63,13 @@ def test_plan_brings_load_under_capacity(
 
 
 def carried_load(network: Network, known: Statistics, at: dict[str, float], plan: DropPlan) -> float:
-    """The load of a plan, computed anew from its drops on the network's arcs, apart from the planners' flow graph.
+    """The load of a plan of random drops, computed anew on the network's arcs, apart from the planners' flow graph.
 
-    At a join with unequal sides the pairs are those of the scarcer side. By value only whole arcs are looked at: a
-    drop's share of its arc's tuples is all that is used, so this is exact for random drops only; for others it is an
-    upper bound, because what a filter would reject anyway is counted as work below.
+    At a join with unequal sides the pairs are those of the scarcer side.
     """
     full = arc_rates(network, known, at)
     shares: dict[str, float] = {}
     limits = {drop.arc: 1.0 - drop.fraction for drop in plan.drops}
-    if any(drop.is_semantic for drop in plan.drops):
-        return plan.load_after
     load = 0.0
     for arc in network.arcs:
         if arc.is_entry:

@@ -164,10 +164,12 @@ class Planner(ABC):
     Attributes:
         name: how it is called in the registry, on the command line and in figures.
         title: the same for people.
+        by_value: whether it tells values apart.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
+    by_value: ClassVar[bool] = False
 
     def plan(
         self, network: Network, statistics: Statistics, rates: Mapping[str, float], admission: Admission

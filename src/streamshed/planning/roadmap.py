@@ -258,7 +258,6 @@ class RoadMapPlanner(Planner):
 
     name: ClassVar[str] = "roadmap"
     title: ClassVar[str] = "Road map, random (Random-LS)"
-    by_value: ClassVar[bool] = False
 
     def __init__(self, step_size: float | None = None, drift: float = 0.05) -> None:
         self.step_size = step_size

@@ -7,14 +7,14 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
 from streamshed.control import LoadSample, Outlook, PlantController
+from streamshed.engines.spark.closing import Closing
 from streamshed.engines.spark.compile import compile_network
 from streamshed.engines.spark.connectors import ARRIVAL, read_stream, well_formed
 from streamshed.engines.spark.fused import Sinks, shared
@@ -57,7 +57,7 @@ class NetworkBatch:
     observed: Mapping[str, Mapping[str, Any]]
 
 
-class NetworkRunner:
+class NetworkRunner(Closing):
     """A query network as one streaming query under control.
 
     Args:
@@ -108,7 +108,6 @@ class NetworkRunner:
             planner or SemanticRoadMapPlanner(),
         )
         self.sinks = Sinks(spec.network.outputs, self.directory / "outputs")
-        self._shed = shed
         self._read = read or (lambda stream: read_stream(spark, stream))
         self._told = on_batch
         self._locations = {location.arc: location for location in self.manager.locations}
@@ -141,14 +140,6 @@ class NetworkRunner:
         if self.query is not None:
             self.query.stop()
         self.gate.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # --- the plan --------------------------------------------------------------------------------------------------
 
