@@ -10,9 +10,9 @@ from streamshed.errors import InvalidValueError
 from streamshed.load import Admission
 
 _SMALLEST_MARGIN = 0.1
-_LARGEST_MARGIN = 0.4
+_LARGEST_MARGIN = 0.25
 _DEVIATIONS = 2.0
-_LEAST_WORK = 0.2
+_LEAST_WORK = 0.1
 
 
 @dataclass(frozen=True)
@@ -38,20 +38,22 @@ class BatchAdmission(Admission):
 class PlantController(Controller):
     """Keeps as many tuples of the next batch as can be done in time.
 
-    A tuple's delay is its wait plus the duration of its batch. The oldest tuple of the next batch has waited w; with
-    the margin m that makes w + D ≤ T − m. The tuples of the batch after next wait for D in turn, so D must also leave
-    room for them: D ≤ D*, which is half of T − m under overload, or, if the present rate (load ρ < 1) can be processed
-    in full, the D after which that still fits, (T − m − a) / (1 + ρ). The number to keep follows from the cost model,
+    A tuple's delay is its wait plus the duration of its batch, and the tuples of the next batch wait for this one. So
+    there is room for a batch of half of T − m (target less margin) under overload, or, if the present rate (load ρ < 1)
+    can be processed in full, of the D after which the next one still fits, (T − m − a) / (1 + ρ).
+
+    A batch that fits into that room is kept as a whole. It may have waited for too long, because the one before it was
+    held up; but the backlog goes away by itself then, and dropping would punish tuples for what load has not caused.
+    Otherwise the oldest of them, which has waited w, must be done in time as well: w + D ≤ T − m. The number to keep
+    follows from the cost model,
 
         n = (D − a − c_r·N) / c_p.
 
-    If all N tuples fit, all are kept: nothing is shed as a precaution. The margin is two standard deviations of the
-    model's error, from 10 to 40 % of the target.
+    The margin is two standard deviations of the model's error, from 10 to 25 % of the target.
 
-    Whatever the target says, a fifth of it goes into processing, on top of the time that starting the batch and reading
-    it takes anyway. A batch that has waited too long (the one before took longer than foreseen) has later tuples that
-    are still in time; and where the target cannot be held at all, because starting and reading take too long by
-    themselves, dropping everything would not help.
+    Whatever the target says, a tenth of it goes into processing, on top of the time that starting the batch and reading
+    it takes anyway. A batch that has waited too long has later tuples that are still in time; and where the target
+    cannot be held at all, because starting and reading take too long by themselves, dropping everything would not help.
 
     Until two batches after the warm-up have been seen, everything is kept.
 
@@ -89,11 +91,11 @@ class PlantController(Controller):
         aim_s = self.target_s - self._margin_s(cost)
         load = waiting / span_s * (cost.read_s + cost.process_s)
         room_s = max(aim_s / 2, (aim_s - cost.fixed_s) / (1 + load))
+        attainable = 2 * cost.fixed_s < aim_s
+        if cost.duration_s(waiting, waiting) <= room_s:
+            return BatchAdmission(_load(cost, waiting, span_s), 1.0, room_s, attainable)
         least_s = cost.duration_s(waiting, 0) + _LEAST_WORK * aim_s
         budget_s = max(min(room_s, aim_s - outlook.oldest_wait_s), least_s)
-        attainable = 2 * cost.fixed_s < aim_s
-        if cost.duration_s(waiting, waiting) <= budget_s:
-            return BatchAdmission(_load(cost, waiting, span_s), 1.0, budget_s, attainable)
         kept = cost.affordable(waiting, budget_s)
         return BatchAdmission(_load(cost, kept, span_s), kept / waiting, budget_s, attainable)
 

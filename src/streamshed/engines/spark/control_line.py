@@ -31,7 +31,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streamshed.engines.spark.journal import Journal, Record
@@ -168,12 +168,17 @@ class ControlLine:
     def thresholds(self, spark: SparkSession) -> DataFrame:
         """One row for the plan of a streaming query: the fractions to drop in its running batch, as `THRESHOLDS`."""
         width = _DIGITS * self.size
-        slot = F.pmod(F.floor(F.unix_millis(F.current_timestamp()) / SLOT_MS), F.lit(SLOTS))
-        levels = F.split(F.rtrim(F.substring("value", (slot * width + 1).cast("int"), F.lit(width))), " ")
-        # `transform` is interpreted, so that the start time does not get into generated code: that would be compiled
-        # anew for every batch.
-        fractions = F.transform(levels, lambda level: level.cast("double") / LEVELS)
-        return spark.read.text(self.path.as_uri()).select(fractions.alias(THRESHOLDS))
+
+        def fractions(line: Column, _: Column) -> Column:
+            slot = F.pmod(F.floor(F.unix_millis(F.current_timestamp()) / SLOT_MS), F.lit(SLOTS))
+            levels = F.split(F.rtrim(F.substring(line, (slot * width + 1).cast("int"), F.lit(width))), " ")
+            return F.transform(levels, lambda level: level.cast("double") / LEVELS)
+
+        # Spark interprets `zip_with` (other than `transform`), so that the start time does not get into generated code:
+        # that would be compiled anew, twice, for every batch.
+        lines = F.array("value")
+        taken = F.zip_with(lines, lines, fractions)[0]
+        return spark.read.text(self.path.as_uri()).select(F.coalesce(taken, F.array()).alias(THRESHOLDS))
 
     # --- within ----------------------------------------------------------------------------------------------------
 

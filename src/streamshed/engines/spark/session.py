@@ -14,8 +14,26 @@ from pyspark.sql import SparkSession
 
 from streamshed.errors import StreamshedError
 
+__all__ = ["LOCAL_SETTINGS", "OLDEST_JAVA", "JavaError", "SparkSession", "find_java", "java_version", "session"]
+
 OLDEST_JAVA = 17
 """What Spark 4 needs."""
+
+LOCAL_SETTINGS = {
+    # A streaming query writes some small files for every micro-batch. By default Spark does so through Hadoop's checked
+    # local file system, which starts a process for each (chmod, readlink): about 0.1 s a batch. Files are still written
+    # beside their place and renamed into it.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    # Batches without tuples would only delay those with tuples; windows are closed by the next batch that has some.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # With few cores Java has one compiler thread, which is minutes behind with all of Spark's code.
+    "spark.driver.extraJavaOptions": "-XX:CICompilerCount=4",
+}
+"""What makes micro-batches short where Spark runs in this process and keeps its checkpoints on a local disk."""
 
 _INSTALL = f"install a Java runtime, version {OLDEST_JAVA} or newer, and set JAVA_HOME to its directory"
 
@@ -45,6 +63,7 @@ def session(
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        **(LOCAL_SETTINGS if master.startswith("local[") else {}),
         **(config or {}),
     }
     builder = SparkSession.builder.master(master).appName(app_name)

@@ -1,0 +1,333 @@
+"""The same day twice on Spark: calm, a burst beyond capacity, calm; once without shedding and once with.
+
+First the capacity of this machine is found: what a micro-batch of the network costs at two sizes gives its fixed cost
+and its cost per tuple, and so the highest rate at which batches stay short enough for the target.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
+from streamshed.engines.spark.session import SparkSession
+from streamshed.errors import InvalidValueError, StreamshedError
+from streamshed.network import Connector, Output, Spec
+from streamshed.planning import planner_named
+
+CALIBRATION = ((20_000, 90.0), (120_000, 15.0))
+"""Rows in a batch, and for how many seconds to run such batches; the last third of them counts. The first takes long
+because Java compiles what it often runs, and Spark has much code that runs for every batch."""
+
+CALM, BURST, AFTER = 0.25, 0.4, 0.35
+"""Shares of a day."""
+CALM_LOAD = 0.5
+"""Of the capacity."""
+
+_USABLE = 0.85
+"""Of half the target: how long a batch may take at the rate that is called the capacity."""
+_LONGEST_BACKLOG = 4
+"""So many times its length a day may take until all of it is processed; the rest is not waited for."""
+_POINTS = 50
+_FEED = ("generator", "expressways", "cars", "eventTime", "seed")
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What this machine can do.
+
+    Attributes:
+        fixed_s: of any micro-batch.
+        tuple_s: of one tuple, read and processed in full.
+        rate_tps: the highest rate that can be held on time without dropping.
+    """
+
+    fixed_s: float
+    tuple_s: float
+    rate_tps: float
+
+
+@dataclass(frozen=True)
+class Day:
+    """How tuples arrive.
+
+    Attributes:
+        calm_tps: before and after the burst.
+        burst_tps: in it.
+        length_s: of the day.
+    """
+
+    calm_tps: float
+    burst_tps: float
+    length_s: float
+
+    @property
+    def burst_s(self) -> tuple[float, float]:
+        """When it begins and ends."""
+        return CALM * self.length_s, (CALM + BURST) * self.length_s
+
+    @property
+    def phases(self) -> str:
+        """For the feeder."""
+        rates = ((self.calm_tps, CALM), (self.burst_tps, BURST), (self.calm_tps, AFTER))
+        return ", ".join(f"{rate_tps:.0f}:{share * self.length_s:g}" for rate_tps, share in rates)
+
+    @property
+    def tuples(self) -> float:
+        """How many arrive."""
+        return self.length_s * (self.calm_tps * (CALM + AFTER) + self.burst_tps * BURST)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A run in numbers.
+
+    Tuples are counted at the operators that read a stream, so one with two readers counts twice: that way
+    `arrived` = `delivered` + `dropped`, wherever drops are. Delays are those of the delivered ones, from arrival to the
+    end of their batch; `violations_s` sums up what they take beyond the target. `busy_fraction` is the share of the
+    burst during which a batch was running. A utility is what the plan says about loss, times what the output's latency
+    graph says about the delay.
+    """
+
+    target_s: float
+    within_target: float
+    p50_s: float
+    p95_s: float
+    p99_s: float
+    arrived: int
+    delivered: int
+    dropped: int
+    busy_fraction: float
+    violations_s: float
+    utility: Mapping[str, float]
+    dropped_in_first_calm: int
+    drops_end_after_burst_s: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+@dataclass
+class Run:
+    """A played day.
+
+    Attributes:
+        shed: whether it was allowed to drop.
+        day: what arrived.
+        target_s: the delay asked for.
+        epoch_s: when it began, seconds since 1970.
+        entries: the arcs by which tuples come in.
+        readers: the arcs to the operators that read them.
+        outputs: of the network.
+        batches: all with tuples, as they ended.
+    """
+
+    shed: bool
+    day: Day
+    target_s: float
+    epoch_s: float
+    entries: Sequence[str]
+    readers: Sequence[str]
+    outputs: Sequence[Output]
+    batches: list[NetworkBatch] = field(default_factory=list)
+
+    def accounts(self, batch: NetworkBatch) -> tuple[int, int]:
+        """How many tuples of a batch were delivered to readers, and how many were dropped ahead of them."""
+        delivered = sum(batch.counts[arc].kept for arc in self.readers)
+        at_readers = sum(batch.counts[arc].arrived for arc in self.readers)
+        arrived = sum(batch.counts[arc].arrived for arc in self.entries) * len(self.readers) // len(self.entries)
+        return delivered, at_readers - delivered + (arrived - at_readers)
+
+    def utilities(self, batch: NetworkBatch) -> dict[str, float]:
+        """What each output was worth in a batch."""
+        delay_s = batch.sample.delay_p50_s or 0.0
+        graphs = {output.id: output.qos.latency for output in self.outputs}
+        return {
+            name: utility * (1.0 if (graph := graphs[name]) is None else graph(delay_s))
+            for name, utility in batch.utilities.items()
+        }
+
+    def delays(self) -> tuple[Floats, Floats]:
+        """Delays of delivered tuples, in order, and how many tuples each stands for."""
+        points: list[float] = []
+        weights: list[float] = []
+        for batch in self.batches:
+            delivered = self.accounts(batch)[0]
+            for arc in self.entries:
+                of_entry = batch.counts[arc]
+                if of_entry.arrivals_s and delivered:
+                    quantiles = [(k + 0.5) / _POINTS for k in range(_POINTS)]
+                    points += [of_entry.delay_s(q, batch.sample.time_s) or 0.0 for q in quantiles]
+                    weights += [delivered / len(self.entries) / _POINTS] * _POINTS
+        order = np.argsort(points)
+        return np.asarray(points)[order], np.asarray(weights)[order]
+
+    def summary(self) -> Summary:
+        """The run in numbers."""
+        if not self.batches:
+            raise StreamshedError("no batch has ended", where="run", hint="a longer day: --seconds")
+        delays, weights = self.delays()
+        share = np.cumsum(weights) / weights.sum()
+        sums = [self.accounts(batch) for batch in self.batches]
+        delivered, dropped = (sum(of_batch[i] for of_batch in sums) for i in (0, 1))
+        begin, end = (self.epoch_s + at_s for at_s in self.day.burst_s)
+        busy_s = sum(max(0.0, min(b.sample.time_s, end) - max(b.start_s, begin)) for b in self.batches)
+        shed = [(batch, lost) for batch, (_, lost) in zip(self.batches, sums, strict=True) if lost]
+        worth = [self.utilities(batch) for batch in self.batches]
+        arrived = [batch.sample.arrived for batch in self.batches]
+
+        def quantile_s(q: float) -> float:
+            return float(delays[min(int(np.searchsorted(share, q)), len(delays) - 1)])
+
+        return Summary(
+            target_s=self.target_s,
+            within_target=float(weights[delays <= self.target_s].sum() / weights.sum()),
+            p50_s=quantile_s(0.5),
+            p95_s=quantile_s(0.95),
+            p99_s=quantile_s(0.99),
+            arrived=delivered + dropped,
+            delivered=delivered,
+            dropped=dropped,
+            busy_fraction=busy_s / (end - begin),
+            violations_s=float((np.maximum(delays - self.target_s, 0) * weights).sum()),
+            utility={
+                output.id: float(np.average([of_batch[output.id] for of_batch in worth], weights=arrived))
+                for output in self.outputs
+            },
+            dropped_in_first_calm=sum(lost for batch, lost in shed if batch.start_s < begin),
+            drops_end_after_burst_s=max((batch.sample.time_s - end for batch, _ in shed), default=0.0),
+        )
+
+
+def fed(spec: Spec, options: Mapping[str, str]) -> Spec:
+    """The spec with its stream fed as told, its answers thrown away, and single tuples dropped rather than keys."""
+    if len(spec.network.streams) != 1:
+        raise InvalidValueError(
+            "a day is played to one stream",
+            where=spec.network.name,
+            got=f"{len(spec.network.streams)} streams",
+            expected="one",
+        )
+    (stream,) = spec.network.streams
+    given = stream.source.options if stream.source else {}
+    base = {key: text for key, text in given.items() if key in _FEED}
+    source = Connector("feeder", {**base, **options})
+    outputs = tuple(replace(output, sink=Connector("noop")) for output in spec.network.outputs)
+    network = replace(spec.network, streams=(replace(stream, source=source, key=()),), outputs=outputs)
+    return Spec(network, spec.statistics, spec.rates, spec.capacity)
+
+
+def find_capacity(
+    spark: SparkSession, spec: Spec, target_s: float, directory: Path, progress: Callable[[str, float], None]
+) -> Capacity:
+    """Warm up, measure what batches cost, and give the rate at which they stay short enough.
+
+    Args:
+        spark: the session.
+        spec: a network with one stream.
+        target_s: the delay to be held.
+        directory: for checkpoints.
+        progress: is told what is being done, and for how many seconds.
+    """
+    found: list[tuple[int, float]] = []
+    for rows, seconds in CALIBRATION:
+        progress(f"warming up, and timing batches of {rows:,} tuples", seconds)
+        found.append((rows, _batch_s(spark, spec, (rows, seconds), directory / f"calibration-{rows}")))
+    (few, short_s), (many, long_s) = found
+    tuple_s = max((long_s - short_s) / (many - few), 1e-9)
+    fixed_s = max(short_s - tuple_s * few, 0.0)
+    batch_s = _USABLE * target_s / 2
+    if fixed_s >= 0.8 * batch_s:
+        raise StreamshedError(
+            "this machine cannot hold the target, whatever is dropped",
+            where="capacity",
+            got=f"{fixed_s:.2f} s for an empty micro-batch",
+            expected=f"less than {0.8 * batch_s:.2f} s for a target of {target_s:g} s",
+            hint=f"try a target of {max(1, round(fixed_s * 5)):g} s, or run it while nothing else is running",
+        )
+    return Capacity(fixed_s, tuple_s, (batch_s - fixed_s) / (tuple_s * batch_s))
+
+
+def _batch_s(spark: SparkSession, spec: Spec, load: tuple[int, float], directory: Path) -> float:
+    """The median duration of batches of so many rows, over the last third of so many seconds."""
+    rows, seconds = load
+    options = {
+        "pattern": "constant",
+        "rate_tps": str(rows),
+        "paced": "false",
+        "rows": str(rows * 100_000),
+        "maxRowsPerBatch": str(rows),
+        "epoch": f"{time.time() - 200_000:.0f}",
+    }
+    batches: list[NetworkBatch] = []
+    with NetworkRunner(
+        spark, fed(spec, options), directory, target_s=60.0, shed=False, on_batch=batches.append
+    ) as runner:
+        query = runner.start()
+        end = time.monotonic() + seconds
+        while (time.monotonic() < end or len(batches) < 4) and query.isActive:
+            time.sleep(0.1)
+        if not query.isActive:
+            raise StreamshedError("the query died", where="capacity", got=str(query.exception()))
+    return statistics.median(batch.sample.duration_s for batch in batches[len(batches) * 2 // 3 :])
+
+
+def play(
+    spark: SparkSession,
+    spec: Spec,
+    day: Day,
+    target_s: float,
+    directory: Path,
+    *,
+    shed: bool,
+    planner: str = "semantic",
+    on_batch: Callable[[Run], None] = lambda _: None,
+) -> Run:
+    """Play a day, and wait until all of it is processed, or several times its length have passed.
+
+    Args:
+        spark: the session.
+        spec: a network with one stream.
+        day: what arrives.
+        target_s: the delay to hold.
+        directory: for checkpoint, control line and ledger.
+        shed: whether to drop.
+        planner: decides where.
+        on_batch: is told after every batch.
+    """
+    epoch_s = time.time() + 4.0
+    options = {"pattern": "phases", "phases": day.phases, "epoch": f"{epoch_s:.6f}"}
+    of_day = fed(spec, options)
+    network = of_day.network
+    entries = [arc.id for arc in network.arcs if arc.is_entry]
+    readers = [arc.id for arc in network.arcs if arc.source == network.streams[0].id]
+    run = Run(shed, day, target_s, epoch_s, entries, readers if len(readers) > 1 else entries, network.outputs)
+
+    def take(batch: NetworkBatch) -> None:
+        if batch.sample.arrived:
+            run.batches.append(batch)
+            on_batch(run)
+
+    runner = NetworkRunner(
+        spark, of_day, directory, target_s=target_s, planner=planner_named(planner), shed=shed, on_batch=take
+    )
+    with runner:
+        query = runner.start()
+        while time.time() < epoch_s + _LONGEST_BACKLOG * day.length_s:
+            if not query.isActive:
+                raise StreamshedError("the query died", where="run", got=str(query.exception()))
+            done = sum(batch.sample.arrived for batch in run.batches)
+            if time.time() > epoch_s + day.length_s and done >= 0.999 * day.tuples:
+                break
+            time.sleep(0.1)
+    return run
