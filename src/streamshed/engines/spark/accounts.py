@@ -35,7 +35,7 @@ class Drop:
         entry: whether all tuples of the stream pass here.
         salt: of its rank.
         observed: the name of its observations.
-        at: makes the same drop with another threshold; for counting again.
+        at: makes the same drop again with thresholds of its own, given by their places; for counting again.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Drop:
     entry: bool
     salt: int
     observed: str
-    at: Callable[[Column], DataFrame]
+    at: Callable[[Callable[[int], Column]], DataFrame]
 
 
 class GatedQuery:
@@ -213,7 +213,7 @@ class Accounts:
         counts = {drop.name: DropCounts(0, 0, 0) for drop in drops}
         if gated.has_tuples(batch):
             found = recount(
-                gated.log, batch_id, {drop.observed: drop.at(F.lit(fractions[drop.index])) for drop in drops}
+                gated.log, batch_id, {drop.observed: drop.at(lambda place: F.lit(fractions[place])) for drop in drops}
             )
             counts = {drop.name: found[drop.observed] for drop in drops}
         previous = gated.log.batch(batch_id - 1)

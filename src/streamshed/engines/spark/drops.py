@@ -93,9 +93,11 @@ def drop(
     threshold: Column,
     *,
     control: DataFrame | None = None,
+    needed: Column | None = None,
     valid: Column | None = None,
     arrival: Column | None = None,
     weighted: bool = False,
+    nested: bool = False,
 ) -> DataFrame:
     """Keep the tuples whose rank reaches the threshold, and have both sides counted in every micro-batch.
 
@@ -108,9 +110,11 @@ def drop(
         rank: in [0, 1).
         threshold: the fraction to drop, from columns of `control` if that is given.
         control: one row, broadcast to all tuples: `ControlLine.thresholds`.
+        needed: whether anything further on will take the tuple, if that is known here; others are dropped.
         valid: whether a tuple is well-formed; others are counted and kept out.
         arrival: seconds since 1970.
         weighted: whether to add the weight that `streamshed.estimates` needs.
+        nested: whether the drops upstream go by the same rank.
     """
     malformed = F.lit(0).cast("bigint") if valid is None else F.count_if(~valid)
     kept = frame.observe(f"{name}/in", F.count(F.lit(1)).alias("arrived"), malformed.alias("malformed"))
@@ -118,9 +122,9 @@ def drop(
         kept = kept.where(valid)
     if control is not None:
         kept = kept.crossJoin(F.broadcast(control))
-    kept = kept.where(rank >= threshold)
+    kept = kept.where(rank >= threshold if needed is None else (rank >= threshold) & needed)
     if weighted:
-        kept = with_weight(kept, 1 - threshold)
+        kept = with_weight(kept, 1 - threshold, nested=nested)
     if control is not None:
         kept = kept.drop(*control.columns)
     counts = [F.count(F.lit(1)).alias("kept")]

@@ -12,6 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from functools import reduce
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -57,6 +58,7 @@ class Gate:
         self.line = ControlLine(directory, size)
         self.drops: dict[str, Drop] = {}
         self.errors: dict[str, str] = {}
+        self._places: dict[str, int] = {}
         self._lock = threading.RLock()
         self.accounts = Accounts(spark, self.line, self.drops, self._lock)
         self._token = f"streamshed/{uuid.uuid4().hex[:8]}"  # tells our observations from those of others
@@ -80,9 +82,11 @@ class Gate:
         stream: str | None = None,
         entry: bool = True,
         salt: int = 0,
+        readers: Mapping[str, Column] | None = None,
         valid: Column | None = None,
         arrival: Column | None = None,
         weighted: bool = False,
+        nested: bool = False,
     ) -> DataFrame:
         """Put a drop into a plan; see `drops.drop`.
 
@@ -93,26 +97,36 @@ class Gate:
             stream: whose tuples these are; by default the name of the drop.
             entry: whether all tuples of the stream pass here.
             salt: of the rank, for the ledger.
+            readers: the drops that follow, one on every way from here, with their ranks: what none of them is going to
+                keep is dropped here, which is cheaper.
             valid: whether a tuple is well-formed.
             arrival: seconds since 1970.
             weighted: whether to add the weight for estimates.
+            nested: whether the drops upstream go by the same rank.
         """
-        index = len(self.drops)
         if name in self.drops:
             raise InvalidValueError("a drop has this name already", where="gate", got=repr(name), expected="a new name")
-        if index >= self.line.size:
-            raise InvalidValueError(
-                "the control line is full", where=f"drop {name!r}", got=index + 1, expected=f"at most {self.line.size}"
-            )
+        index = self._place(name)
+        after = [(self._place(reader), of_reader) for reader, of_reader in (readers or {}).items()]
         observed = f"{self._token}/{name}"
 
-        def at(threshold: Column, control: DataFrame | None = None) -> DataFrame:
+        def at(threshold: Callable[[int], Column], control: DataFrame | None = None) -> DataFrame:
+            wanted = [of_reader >= threshold(place) for place, of_reader in after]
             return drop(
-                frame, observed, rank, threshold, control=control, valid=valid, arrival=arrival, weighted=weighted
+                frame,
+                observed,
+                rank,
+                threshold(index),
+                control=control,
+                needed=reduce(Column.__or__, wanted) if wanted else None,
+                valid=valid,
+                arrival=arrival,
+                weighted=weighted,
+                nested=nested,
             )
 
         self.drops[name] = Drop(name, index, stream or name, entry, salt, observed, at)
-        return at(F.col(THRESHOLDS)[index], self.line.thresholds(self.spark))
+        return at(lambda place: F.col(THRESHOLDS)[place], self.line.thresholds(self.spark))
 
     # --- deciding --------------------------------------------------------------------------------------------------
 
@@ -184,6 +198,15 @@ class Gate:
             self.line.close()
 
     # --- within ----------------------------------------------------------------------------------------------------
+
+    def _place(self, name: str) -> int:
+        """Where a drop has its threshold on the line; it may be mentioned before it is made."""
+        place = self._places.setdefault(name, len(self._places))
+        if place >= self.line.size:
+            raise InvalidValueError(
+                "the control line is full", where=f"drop {name!r}", got=place + 1, expected=f"at most {self.line.size}"
+            )
+        return place
 
     def _drop(self, name: str) -> Drop:
         if name not in self.drops:

@@ -27,6 +27,7 @@ from streamshed.errors import InvalidValueError, NetworkError, StreamshedError
 from streamshed.manager import Decision, Manager
 from streamshed.network import Arc, Network, Spec, Stream
 from streamshed.planning import Planner, SemanticRoadMapPlanner
+from streamshed.planning.ranks import RankedLocation
 
 SALT = 1
 """Of all random drops: with one salt, nested drops compose as the maximum."""
@@ -148,21 +149,29 @@ class NetworkRunner(Closing):
         if location is None:
             return frame
         stream = self._stream_above(arc)
+        key = stream.key or tuple(stream.columns)
         has_arrival = ARRIVAL in frame.columns
         dropped = self.gate.drop(
             frame,
             arc.id,
-            location_rank(location, stream.key or tuple(stream.columns), SALT),
+            location_rank(location, key, SALT),
             stream=stream.id,
             entry=arc.is_entry,
             salt=SALT,
             valid=well_formed(stream) if arc.is_entry else None,
             arrival=F.unix_micros(F.col(ARRIVAL)) / 1e6 if arc.is_entry and has_arrival else None,
+            readers={reader.arc: location_rank(reader, key, SALT) for reader in self._readers(stream) if arc.is_entry},
             weighted=location.column is None,
+            nested=True,
         )
         if arc.is_entry and len(self.network.arcs_out_of[stream.id]) > 1:
             return shared(dropped, f"{self.network.name}/{arc.id}/shared", stream.key)
         return dropped
+
+    def _readers(self, stream: Stream) -> list[RankedLocation]:
+        """The drops right behind a stream, if there is one on every arc: then it can drop what none of them keeps."""
+        found = [self._locations.get(arc.id) for arc in self.network.arcs_out_of[stream.id]]
+        return [] if None in found else [location for location in found if location is not None]
 
     def _stream_above(self, arc: Arc) -> Stream:
         """The stream whose key decides: the first one upstream."""
@@ -180,9 +189,10 @@ class NetworkRunner(Closing):
             return {}
         decision = self.manager.decide(outlook)
         with self._lock:
-            fractions = [decision.thresholds.get(name, 0.0) for name in self.gate.drops]
-            padded = (*fractions, *([0.0] * (self.gate.line.size - len(fractions))))
-            self._decisions[self.gate.line.quantised(padded)] = decision
+            fractions = [0.0] * self.gate.line.size
+            for name, drop in self.gate.drops.items():
+                fractions[drop.index] = decision.thresholds.get(name, 0.0)
+            self._decisions[self.gate.line.quantised(fractions)] = decision
         return dict(decision.thresholds)
 
     def _outlook(self, time_s: float) -> Outlook | None:
@@ -219,14 +229,13 @@ class NetworkRunner(Closing):
             self._rate_tps = rate_tps if self._rate_tps == 0 else 0.5 * (self._rate_tps + rate_tps)
         self._last_start_s = report.start_s
         if self._told is not None:
-            names = list(self.gate.drops)
             self._told(
                 NetworkBatch(
                     sample=sample,
                     batch_id=report.batch_id,
                     start_s=report.start_s,
                     counts=counts,
-                    thresholds=dict(zip(names, applied, strict=False)),
+                    thresholds={name: applied[drop.index] for name, drop in self.gate.drops.items()},
                     load_share=share,
                     utilities=self._utilities(decision),
                     observed=report.observed,
