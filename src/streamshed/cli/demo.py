@@ -1,26 +1,228 @@
-"""`streamshed demo`: the expressway example, overloaded."""
+"""`streamshed demo`: a day on the expressway, with a burst that is too much for this machine."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-FACTOR = 3.0
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from streamshed.experiments.overload import Capacity, Run
+
+_WITHOUT, _WITH = "without", "with"
+_LINE_EVERY_S = 4.0
+_ROOM_BYTES = 4 * 2**30
 
 
 def demo(
-    figure: Annotated[
-        Path, typer.Option("--figure", metavar="FILE.png", help="Where to draw utility against excess load.")
-    ] = Path("expressway.png"),
+    seconds: Annotated[float, typer.Option("--seconds", metavar="S", help="How long each of the two days is.")] = 48.0,
+    factor: Annotated[float, typer.Option("--factor", "-f", metavar="F", help="The burst, in capacities.")] = 3.0,
+    target: Annotated[float, typer.Option("--target", "-t", metavar="S", help="The delay to hold.")] = 2.0,
+    planner: Annotated[
+        str, typer.Option("--planner", "-p", metavar="NAME", help="Decides where to drop.")
+    ] = "semantic",
+    compare: Annotated[
+        bool, typer.Option("--compare/--no-compare", help="Play the day without shedding first, to compare.")
+    ] = True,
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write all numbers as JSON.")] = None,
+    figure: Annotated[Path, typer.Option("--figure", metavar="FILE.png", help="Where to draw both runs.")] = Path(
+        "demo.png"
+    ),
+    master: Annotated[str, typer.Option("--master", metavar="URL", help="Where Spark runs.")] = "local[*]",
 ) -> None:
-    """Show what the expressway example loses at three times its load, with every planner."""
-    from streamshed.cli.examples import example_path
-    from streamshed.cli.outlook import outlook
-    from streamshed.cli.plan import DEFAULT_PLANNER, report
-    from streamshed.network import load_spec
+    """Play a day on the expressway, calm, then a burst of several times this machine's capacity, then calm, on Spark.
 
-    file = example_path("expressway")
-    view = outlook(load_spec(file), f"examples/{file.name}", factor=FACTOR)
-    report(view, DEFAULT_PLANNER, compare=True, figure=figure)
+    First without shedding, then with: the same reports, the same queries. Takes about four minutes, of which the first
+    two go into warming Java up and finding the capacity.
+    """
+    from rich.console import Console
+
+    from streamshed.cli.day_figure import write_day_figure
+    from streamshed.cli.examples import example_path
+    from streamshed.cli.export import write_json
+    from streamshed.cli.figure import check_figure
+    from streamshed.cli.quiet import quiet_start
+    from streamshed.engines.spark.session import session
+    from streamshed.experiments.overload import CALIBRATION, CALM_LOAD, Day, find_capacity, play
+    from streamshed.network import load_spec
+    from streamshed.planning import planner_named
+    from streamshed.workload.options import check_range
+
+    check_range("demo", "--seconds", seconds, 10, 3600)
+    check_range("demo", "--factor", factor, 1, 100)
+    check_range("demo", "--target", target, 0.5, 600)
+    check_figure(figure, 1.0)
+    planner_named(planner)
+    console = Console()
+    spec = load_spec(example_path("expressway"))
+    kinds = (_WITHOUT, _WITH) if compare else (_WITH,)
+    directory = _scratch()
+    try:
+        console.print("Starting Spark")
+        with quiet_start(directory / "spark.log"):
+            settings = {"spark.sql.shuffle.partitions": "1", "spark.local.dir": str(directory)}
+            spark = session(master, "streamshed-demo", settings)
+        spark.sparkContext.setLogLevel("OFF")
+        try:
+            parts = len(CALIBRATION) + len(kinds)
+            with _Steps(console, parts) as steps:
+                capacity = find_capacity(spark, spec, target, directory, steps.begin)
+                steps.say(_describe(capacity, target))
+                day = Day(CALM_LOAD * capacity.rate_tps, factor * capacity.rate_tps, seconds)
+                runs: dict[str, Run] = {}
+                for kind in kinds:
+                    steps.begin(f"playing the day {kind} shedding", seconds + 4)
+                    runs[kind] = play(
+                        spark, spec, day, target, directory / kind, shed=kind == _WITH, planner=planner,
+                        on_batch=steps.on_batch,
+                    )  # fmt: skip
+        finally:
+            spark.stop()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    console.print(_summary(runs))
+    write_day_figure(runs, figure)
+    console.print(f"Figure: {figure}", soft_wrap=True)
+    if json_file is not None:
+        document = {
+            "capacity_tps": capacity.rate_tps,
+            "fixed_s": capacity.fixed_s,
+            "tuple_s": capacity.tuple_s,
+            "factor": factor,
+            "seconds": seconds,
+            "planner": planner,
+            **{kind: run.summary().to_json() for kind, run in runs.items()},
+        }
+        write_json(json_file, document)
+
+
+def _scratch() -> Path:
+    """A directory for what nobody needs afterwards: in memory if possible, so that a slow disk does not matter."""
+    memory = Path("/dev/shm")
+    roomy = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > _ROOM_BYTES
+    return Path(tempfile.mkdtemp(prefix="streamshed-demo-", dir=memory if roomy else None))
+
+
+class _Steps:
+    """Says how far along it is: a live view on a terminal, lines elsewhere."""
+
+    def __init__(self, console: Console, parts: int) -> None:
+        from rich.live import Live
+
+        self._console = console
+        self._parts = parts
+        self._part = 0
+        self._text = ""
+        self._began_s = time.monotonic()
+        self._length_s = 1.0
+        self._run: Run | None = None
+        self._said_s = 0.0
+        self._live = Live(get_renderable=self._view, console=console, refresh_per_second=4, transient=True)
+
+    def __enter__(self) -> _Steps:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def begin(self, text: str, seconds: float) -> None:
+        """The next part begins, and is going to take so long."""
+        self._part += 1
+        self._text, self._length_s, self._began_s, self._run = text, seconds, time.monotonic(), None
+        self.say(f"[{self._part}/{self._parts}] {text} (about {seconds:.0f} s)")
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def on_batch(self, run: Run) -> None:
+        """A batch has ended."""
+        self._run = run
+        if not self._console.is_terminal and time.monotonic() - self._said_s > _LINE_EVERY_S:
+            self._said_s = time.monotonic()
+            self.say("      " + ", ".join(f"{name} {text}" for name, text, _ in _facts(run)))
+
+    def _view(self) -> Table:
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        gone_s = time.monotonic() - self._began_s
+        table = Table(box=None, pad_edge=False, show_header=False)
+        table.add_column(min_width=24)
+        table.add_column(min_width=12, justify="right")
+        table.add_column(min_width=44)
+        bar = ProgressBar(total=self._length_s, completed=min(gone_s, self._length_s), width=44)
+        table.add_row(Text(f"[{self._part}/{self._parts}] {self._text}", style="bold"), f"{gone_s:.0f} s", bar)
+        if self._run is not None:
+            for name, text, share in _facts(self._run):
+                late = name == "delay" and share > 1
+                gauge = ProgressBar(
+                    total=1.0, completed=min(max(share, 0.0), 1.0), width=44,
+                    complete_style="red" if late else "green", finished_style="red" if late else "green",
+                )  # fmt: skip
+                table.add_row(name, text, gauge)
+        return table
+
+
+def _facts(run: Run) -> list[tuple[str, str, float]]:
+    """What is going on: name, text, and how full its gauge is."""
+    batch = run.batches[-1]
+    sample = batch.sample
+    delay_s = sample.delay_p99_s or 0.0
+    delivered, dropped = run.accounts(batch)
+    before = run.batches[-2].start_s if len(run.batches) > 1 else batch.start_s - sample.duration_s
+    rate_tps = sample.arrived / max(batch.start_s - before, 1e-3)
+    facts = [
+        ("delay", f"{delay_s:.1f} of {run.target_s:g} s", delay_s / run.target_s),
+        ("arriving", f"{rate_tps:,.0f}/s", rate_tps / run.day.burst_tps),
+        ("dropped", f"{dropped / max(delivered + dropped, 1):.0%}", dropped / max(delivered + dropped, 1)),
+    ]
+    facts += [(f"  drop at {arc}", f"{x:.0%}", x) for arc, x in batch.thresholds.items() if x > 0]
+    facts += [(f"utility of {output}", f"{worth:.0%}", worth) for output, worth in run.utilities(batch).items()]
+    return facts
+
+
+def _describe(capacity: Capacity, target_s: float) -> str:
+    return (
+        f"      a micro-batch takes {capacity.fixed_s:.2f} s and {1e6 * capacity.tuple_s:.1f} µs a report, so this "
+        f"machine can hold {target_s:g} s up to {capacity.rate_tps:,.0f} reports/s"
+    )
+
+
+def _summary(runs: dict[str, Run]) -> Table:
+    from rich.table import Table
+
+    of_runs = {kind: run.summary() for kind, run in runs.items()}
+    table = Table(box=None, pad_edge=False, title_justify="left")
+    table.add_column("")
+    for kind in of_runs:
+        table.add_column(f"{kind} shedding", justify="right")
+    rows: list[tuple[str, Callable[..., str]]] = [
+        ("within the target", lambda s: f"{s.within_target:.1%}"),
+        ("delay p50", lambda s: f"{s.p50_s:.2f} s"),
+        ("delay p95", lambda s: f"{s.p95_s:.2f} s"),
+        ("delay p99", lambda s: f"{s.p99_s:.2f} s"),
+        ("arrived at readers", lambda s: f"{s.arrived:,}"),
+        ("delivered", lambda s: f"{s.delivered:,}"),
+        ("dropped", lambda s: f"{s.dropped:,}"),
+        ("  before the burst", lambda s: f"{s.dropped_in_first_calm:,}"),
+        ("last drop after the burst", lambda s: f"{s.drops_end_after_burst_s:.1f} s"),
+        ("busy in the burst", lambda s: f"{s.busy_fraction:.0%}"),
+    ]
+    outputs = next(iter(of_runs.values())).utility
+    rows += [(f"utility of {name}", lambda s, name=name: f"{s.utility[name]:.1%}") for name in outputs]
+    for label, show in rows:
+        table.add_row(label, *(show(summary) for summary in of_runs.values()))
+    return table

@@ -22,13 +22,13 @@ from streamshed.errors import InvalidValueError, StreamshedError
 from streamshed.network import Connector, Output, Spec
 from streamshed.planning import planner_named
 
-CALIBRATION = ((20_000, 90.0), (120_000, 15.0))
-"""Rows in a batch, and for how many seconds to run such batches; the last third of them counts. The first takes long
-because Java compiles what it often runs, and Spark has much code that runs for every batch."""
+CALIBRATION = ((20_000, 85.0), (200_000, 12.0), (20_000, 9.0))
+"""Rows in a batch, and for how many seconds to run such batches; the last third of them counts. The first part is there
+to warm up: Java compiles what it often runs, and Spark has much code that runs for every batch."""
 
 CALM, BURST, AFTER = 0.25, 0.4, 0.35
 """Shares of a day."""
-CALM_LOAD = 0.5
+CALM_LOAD = 0.4
 """Of the capacity."""
 
 _USABLE = 0.85
@@ -242,8 +242,8 @@ def find_capacity(
     found: list[tuple[int, float]] = []
     for rows, seconds in CALIBRATION:
         progress(f"warming up, and timing batches of {rows:,} tuples", seconds)
-        found.append((rows, _batch_s(spark, spec, (rows, seconds), directory / f"calibration-{rows}")))
-    (few, short_s), (many, long_s) = found
+        found.append((rows, _batch_s(spark, spec, (rows, seconds), directory / f"calibration-{len(found)}")))
+    _, (many, long_s), (few, short_s) = found
     tuple_s = max((long_s - short_s) / (many - few), 1e-9)
     fixed_s = max(short_s - tuple_s * few, 0.0)
     batch_s = _USABLE * target_s / 2
