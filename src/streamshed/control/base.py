@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 from streamshed.load import Admission
 
@@ -23,12 +24,17 @@ class Outlook:
         waiting: how many tuples it would take.
         oldest_wait_s: how long the oldest of them has waited.
         span_s: in how much time they arrived.
+        outstanding: tuples admitted before, and not finished yet, that will be processed ahead of them (the virtual
+            queue, in full tuples); 0 in an engine that finishes one batch before it takes the next.
+        finished: tuples that have left the virtual queue since the last sample; None if nobody counts them.
     """
 
     time_s: float
     waiting: float
     oldest_wait_s: float
     span_s: float
+    outstanding: float = 0.0
+    finished: float | None = None
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,10 @@ class LoadSample:
         delay_p95_s: 95 % were faster.
         delay_p99_s: 99 % were faster.
         delay_max_s: the slowest.
+        outstanding: tuples admitted and not finished when it ended: the length q of the virtual queue, in full tuples.
+            None in an engine that finishes one batch before it takes the next.
+        finished: full tuples that left the virtual queue in this time.
+        busy_s: processing time that was spent on tuples.
     """
 
     time_s: float
@@ -58,13 +68,23 @@ class LoadSample:
     delay_p95_s: float | None = None
     delay_p99_s: float | None = None
     delay_max_s: float | None = None
+    outstanding: float | None = None
+    finished: float | None = None
+    busy_s: float | None = None
+
+    @property
+    def cost_s(self) -> float | None:
+        """Processing time of a full tuple, c(k); None where nothing was finished or nobody counts."""
+        if self.busy_s is None or not self.finished or not self.busy_s > 0:
+            return None
+        return self.busy_s / self.finished
 
     @property
     def outlook(self) -> Outlook:
         """The next batch, as of the end of this one, if batches follow each other without a pause."""
         wait_s = self.duration_s if self.oldest_wait_s is None else self.oldest_wait_s
         waiting = float(self.arrived) if self.waiting is None else self.waiting
-        return Outlook(self.time_s, waiting, wait_s, max(wait_s, 1e-3))
+        return Outlook(self.time_s, waiting, wait_s, max(wait_s, 1e-3), self.outstanding or 0.0, 0.0)
 
 
 class Controller(ABC):
@@ -72,7 +92,16 @@ class Controller(ABC):
 
     The decision is an `Admission`: seconds of processing that may be caused by each second of arrivals. For a network,
     a planner turns it into drops; for one guarded stream the fraction to keep is the admitted over the demanded load.
+
+    Attributes:
+        decides_late: whether tuples had better wait at the entry until the engine is about to run out of work, so that
+            they are decided upon when they are due and not when they arrive. An engine that can hold tuples back at
+            its entry then asks about those; a micro-batch engine does so by nature.
+        target_s: the delay to hold; may be changed at any time.
     """
+
+    decides_late: ClassVar[bool] = False
+    target_s: float
 
     @abstractmethod
     def observe(self, sample: LoadSample) -> None:
