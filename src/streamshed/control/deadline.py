@@ -18,13 +18,13 @@ _RISE_MEMORY_S = 60.0
 class Pace:
     """How long the engine takes for a tuple while it has work, and how far that may be off.
 
-    A full sample counts most: the time it was busy by the tuples it finished. While the next one is under way, what has
+    It is the cost of the last sample, as long as that is the last word. While the next sample is under way, what has
     been finished since corrects it: a belief worth 5 % of the target's work is mixed with the tuples seen. So a jump of
-    the cost is noticed long before a lagging measurement tells of it. The spread is a multiple of the mean relative
-    change from sample to sample.
+    the cost is noticed long before a measurement that lags tells of it. The spread is a multiple of the mean relative
+    change from sample to sample. Of the processor's headroom nothing need be known: it is small against the spread.
 
     Attributes:
-        tuple_s: wall-clock seconds a tuple, as of the last sample; None before there was one.
+        tuple_s: seconds a tuple, as of the last sample; None before there was one.
         spread: by which share of it to be careful.
     """
 
@@ -37,7 +37,7 @@ class Pace:
     def observe(self, sample: LoadSample) -> None:
         """Learn from a sample."""
         self._time_s = sample.time_s
-        found_s = _pace_of(sample)
+        found_s = sample.cost_s
         if found_s is None:
             return
         if self.tuple_s is not None:
@@ -58,15 +58,6 @@ class Pace:
         if self.tuple_s is None or outlook.finished is None or not 0 < since_s <= outlook.oldest_wait_s:
             return self.tuple_s
         return (belief_s + since_s) / (belief_s / self.tuple_s + outlook.finished)
-
-
-def _pace_of(sample: LoadSample) -> float | None:
-    """Wall-clock seconds a tuple: by the whole time where there was always work, else by the busy part of it."""
-    cost_s = sample.cost_s
-    if cost_s is None:
-        return None
-    idle = sample.busy_s is None or sample.queue < 1
-    return cost_s if idle else max(cost_s, min(sample.duration_s / sample.departed, 1.25 * cost_s))
 
 
 def _check_target(target_s: float) -> float:
