@@ -281,7 +281,7 @@ class _Run:
         for tick, trains in enumerate(ticks(feeds, self._tick_s, count, self.tuples, lambda: None)):
             yield self._until(tick)
             if tick % _FACTORS == 0:
-                factors = self._cost.factor(np.arange(tick, tick + _FACTORS) * self._tick_s)
+                factors = self._cost.factor(np.arange(tick, tick + _FACTORS, dtype=np.float64) * self._tick_s)
             self._factor = float(factors[tick % _FACTORS])
             self._change_target(tick * self._tick_s)
             self._take_in(trains)
