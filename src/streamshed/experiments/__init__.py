@@ -16,7 +16,12 @@ from streamshed.experiments.claims import (
     judged,
 )
 
-PAPERS: dict[str, Paper] = {}
+PAPERS: dict[str, Paper] = {
+    "control": Paper(
+        "Load Shedding in Stream Databases: A Control-Based Approach (Tu, Liu, Prabhakar, Yao; VLDB 2006)",
+        "streamshed.experiments.control",
+    ),
+}
 """Every paper by the name that it has on the command line."""
 
 
