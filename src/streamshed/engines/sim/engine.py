@@ -64,9 +64,9 @@ def simulate(
     that are there, as many as can be processed in `train_s`. Delays are exact to `tick_s` + `train_s` in any network,
     and to the digit where every processor has one operator.
 
-    The controller gets a sample every `period_s`, and is asked for an admission at every tick, about the tuples that
-    arrive in it (and those held back before, if it is one that holds). Without a planner its `keep` is a coin at the
-    entries; with one, the manager turns it into drops.
+    The controller gets a sample every `period_s`. Without a planner it is asked for an admission at every tick, about
+    the tuples that arrive in it (and those held back before, if it is one that holds), and its `keep` is a coin at the
+    entries. With a planner it is asked once a period, and the manager turns its answer into drops.
 
     Args:
         network: the network.

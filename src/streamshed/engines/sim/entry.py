@@ -220,7 +220,11 @@ class HoldingEntry(Entry):
 
 
 class PlannedEntry(Entry):
-    """Lets the manager decide: drops on any arc, by its planner; everything is counted in full tuples."""
+    """Lets the manager decide: drops on any arc, by its planner; everything is counted in full tuples.
+
+    It is asked once a control period, about as many tuples as came in the last one. A decision for every tick would
+    swing between everything and nothing, and drops that swing cost more utility than steady ones that save as much.
+    """
 
     def __init__(
         self, traffic: Traffic, processors: list[Processor], tick_s: float, manager: Manager, backlog: Backlog
@@ -229,9 +233,12 @@ class PlannedEntry(Entry):
         self._manager = manager
         self._backlog = backlog
         self._kept = 0.0
+        self._load_share = 1.0
+        self._sample: LoadSample | None = None
 
     def observe(self, sample: LoadSample) -> None:
         self._manager.observe(sample)
+        self._sample = sample
 
     @property
     def kept(self) -> float:
@@ -251,12 +258,13 @@ class PlannedEntry(Entry):
         self._kept = 0.0
 
     def _decide(self, now_s: float, trains: list[Train]) -> None:
-        count = _count(trains)
-        if not count:
-            return
-        outlook = Outlook(now_s, float(count), 0.0, self._tick_s, self.outstanding, self.finished)
-        decision = self._manager.decide(outlook)
-        self._backlog.set(decision.thresholds)
-        self._kept += count * decision.load_share
+        if self._sample is not None:
+            span_s = self._sample.duration_s
+            outlook = Outlook(now_s, float(self._sample.arrived), 0.0, span_s, self.outstanding, self.finished)
+            decision = self._manager.decide(outlook)
+            self._backlog.set(decision.thresholds)
+            self._load_share = decision.load_share
+            self._sample = None
+        self._kept += _count(trains) * self._load_share
         for train in trains:
             self._past_drop(train)
