@@ -33,6 +33,7 @@ from streamshed.workload.costs import ConstantCost, CostTrace
 Process = Generator[Any, Any, None]
 
 _FACTORS = 1024
+_ASKS = 8  # times within the target
 
 
 def simulate(
@@ -66,7 +67,7 @@ def simulate(
 
     The controller gets a sample every `period_s`. Without a planner it is asked for an admission at every tick, about
     the tuples that arrive in it (and those held back before, if it is one that holds), and its `keep` is a coin at the
-    entries. With a planner it is asked once a period, and the manager turns its answer into drops.
+    entries. With a planner it is asked eight times within the target, and the manager turns its answer into drops.
 
     Args:
         network: the network.
@@ -127,7 +128,9 @@ def simulate(
     if controller is None:
         entry = OpenEntry(*shared)
     elif manager is not None:
-        entry = PlannedEntry(*shared, manager, Backlog(places, statistics, planned_rates))
+        entry = PlannedEntry(
+            *shared, manager, Backlog(places, statistics, planned_rates), min(period_s, target_s / _ASKS)
+        )
     elif isinstance(controller, HoldingController):
         entry = HoldingEntry(*shared, controller)
     else:

@@ -222,23 +222,39 @@ class HoldingEntry(Entry):
 class PlannedEntry(Entry):
     """Lets the manager decide: drops on any arc, by its planner; everything is counted in full tuples.
 
-    It is asked once a control period, about as many tuples as came in the last one. A decision for every tick would
-    swing between everything and nothing, and drops that swing cost more utility than steady ones that save as much.
+    It is asked several times within the target, each time about as many tuples as came since it was asked before. At
+    every tick would be too often: the few tuples of a tick weigh no more than the chance fluctuations of the queue, so
+    decisions would swing between everything and nothing, and drops that swing cost more utility than steady ones.
+
+    Args:
+        traffic: where tuples go.
+        processors: that work on them.
+        tick_s: how often arrivals are taken in.
+        manager: decides.
+        backlog: reckons in full tuples.
+        ask_s: how often the manager is asked.
     """
 
     def __init__(
-        self, traffic: Traffic, processors: list[Processor], tick_s: float, manager: Manager, backlog: Backlog
+        self,
+        traffic: Traffic,
+        processors: list[Processor],
+        tick_s: float,
+        manager: Manager,
+        backlog: Backlog,
+        ask_s: float,
     ) -> None:
         super().__init__(traffic, processors, tick_s)
         self._manager = manager
         self._backlog = backlog
+        self._ask_s = ask_s
         self._kept = 0.0
         self._load_share = 1.0
-        self._sample: LoadSample | None = None
+        self._asked_s = 0.0
+        self._since = 0
 
     def observe(self, sample: LoadSample) -> None:
         self._manager.observe(sample)
-        self._sample = sample
 
     @property
     def kept(self) -> float:
@@ -258,13 +274,15 @@ class PlannedEntry(Entry):
         self._kept = 0.0
 
     def _decide(self, now_s: float, trains: list[Train]) -> None:
-        if self._sample is not None:
-            span_s = self._sample.duration_s
-            outlook = Outlook(now_s, float(self._sample.arrived), 0.0, span_s, self.outstanding, self.finished)
+        span_s = now_s - self._asked_s
+        if span_s >= self._ask_s - 1e-9:
+            outlook = Outlook(now_s, float(self._since), 0.0, span_s, self.outstanding, self.finished)
             decision = self._manager.decide(outlook)
             self._backlog.set(decision.thresholds)
             self._load_share = decision.load_share
-            self._sample = None
-        self._kept += _count(trains) * self._load_share
+            self._asked_s, self._since = now_s, 0
+        count = _count(trains)
+        self._since += count
+        self._kept += count * self._load_share
         for train in trains:
             self._past_drop(train)
