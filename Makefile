@@ -40,7 +40,7 @@ bench: setup ## Measure Streamshed on this machine
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks
 
 reproduce: setup ## Reproduce the experiments of the papers
-	@$(WITH_JAVA) $(BIN)/streamshed reproduce
+	@$(WITH_JAVA) $(BIN)/streamshed reproduce --out out/reproduce --json out/reproduce/claims.json
 
 clean: ## Remove caches and build products (keeps .venv)
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage htmlcov
