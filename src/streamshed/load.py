@@ -22,9 +22,11 @@ class Admission:
 
     Attributes:
         capacity: seconds of processing per second that the network may use, headroom already taken off.
+        keep: the share of the waiting work that this leaves, where a controller has looked at what waits.
     """
 
     capacity: float
+    keep: float = 1.0
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.capacity) and self.capacity >= 0):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from streamshed.control import LoadSample, Outlook, PlantController
+from streamshed.control import Controller, LoadSample, Outlook
 from streamshed.load import Admission
 from streamshed.network import Network, Statistics
 from streamshed.planning import DropPlan, Planner
@@ -53,7 +53,7 @@ class Manager:
         network: Network,
         statistics: Statistics,
         rates: Mapping[str, float],
-        controller: PlantController,
+        controller: Controller,
         planner: Planner,
     ) -> None:
         self.network = network

@@ -1,15 +1,65 @@
 """Controllers: when to shed, and how much. Pure Python: time is data."""
 
-from streamshed.control.base import Controller, LoadSample, Outlook
+from collections.abc import Callable
+
+from streamshed.control.aurora import AuroraController
+from streamshed.control.base import Controller, HoldingController, LoadSample, Outlook, Release
+from streamshed.control.baseline import BaselineController
 from streamshed.control.cost import BatchCost, CostEstimator
+from streamshed.control.deadline import ArrivalDeadlineController, DeadlineController
 from streamshed.control.plant import BatchAdmission, PlantController
+from streamshed.control.pole_placement import Gains, PolePlacementController, place_poles
+from streamshed.control.rate import HEADROOM, RateController
+from streamshed.errors import UnknownNameError, did_you_mean
+
+CONTROLLERS: dict[str, type[Controller]] = {
+    controller.name: controller
+    for controller in (
+        DeadlineController,
+        ArrivalDeadlineController,
+        PolePlacementController,
+        BaselineController,
+        AuroraController,
+    )
+}
+"""Every controller of an engine with a virtual queue by name, the best known first."""
+
+
+def controller_named(name: str, target_s: float, *, headroom: float = HEADROOM) -> Controller:
+    """A new controller by its name.
+
+    Args:
+        name: one of `CONTROLLERS`.
+        target_s: the delay to hold.
+        headroom: the share of the processor that queries get, for those that have to be told.
+    """
+    if name not in CONTROLLERS:
+        raise UnknownNameError(
+            f"there is no controller {name!r}", where="controller", got=name, hint=did_you_mean(name, CONTROLLERS)
+        )
+    kind: Callable[..., Controller] = CONTROLLERS[name]
+    return kind(target_s, headroom=headroom) if issubclass(CONTROLLERS[name], RateController) else kind(target_s)
+
 
 __all__ = [
+    "CONTROLLERS",
+    "HEADROOM",
+    "ArrivalDeadlineController",
+    "AuroraController",
+    "BaselineController",
     "BatchAdmission",
     "BatchCost",
     "Controller",
     "CostEstimator",
+    "DeadlineController",
+    "Gains",
+    "HoldingController",
     "LoadSample",
     "Outlook",
     "PlantController",
+    "PolePlacementController",
+    "RateController",
+    "Release",
+    "controller_named",
+    "place_poles",
 ]

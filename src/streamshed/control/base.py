@@ -8,8 +8,10 @@ decision as often as it likes between two samples.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 from streamshed.load import Admission
 
@@ -23,12 +25,20 @@ class Outlook:
         waiting: how many tuples it would take.
         oldest_wait_s: how long the oldest of them has waited.
         span_s: in how much time they arrived.
+        outstanding: tuples admitted before, and not finished yet, that will be processed ahead of them (the virtual
+            queue, in full tuples); 0 in an engine that finishes one batch before it takes the next.
+        finished: tuples that have left the virtual queue since the last sample; None if nobody counts them.
+        again_s: after which time the engine will ask about those again that do not go on now; None where the decision
+            is final.
     """
 
     time_s: float
     waiting: float
     oldest_wait_s: float
     span_s: float
+    outstanding: float = 0.0
+    finished: float | None = None
+    again_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -46,6 +56,10 @@ class LoadSample:
         delay_p95_s: 95 % were faster.
         delay_p99_s: 99 % were faster.
         delay_max_s: the slowest.
+        outstanding: tuples admitted and not finished when it ended: the length q of the virtual queue, in full tuples.
+            None in an engine that finishes one batch before it takes the next.
+        finished: full tuples that left the virtual queue in this time.
+        busy_s: processing time that was spent on tuples.
     """
 
     time_s: float
@@ -58,13 +72,32 @@ class LoadSample:
     delay_p95_s: float | None = None
     delay_p99_s: float | None = None
     delay_max_s: float | None = None
+    outstanding: float | None = None
+    finished: float | None = None
+    busy_s: float | None = None
+
+    @property
+    def queue(self) -> float:
+        """Tuples ahead of one that arrives now; in a micro-batch engine those that wait for the next batch."""
+        return (self.waiting or 0.0) if self.outstanding is None else self.outstanding
+
+    @property
+    def departed(self) -> float:
+        """Tuples that are done with: finished ones, or those of the batch."""
+        return float(self.kept) if self.finished is None else self.finished
+
+    @property
+    def cost_s(self) -> float | None:
+        """Processing time of a full tuple, c(k); None where nothing was finished."""
+        busy_s = self.duration_s if self.busy_s is None else self.busy_s
+        return busy_s / self.departed if self.departed > 0 and busy_s > 0 else None
 
     @property
     def outlook(self) -> Outlook:
         """The next batch, as of the end of this one, if batches follow each other without a pause."""
         wait_s = self.duration_s if self.oldest_wait_s is None else self.oldest_wait_s
         waiting = float(self.arrived) if self.waiting is None else self.waiting
-        return Outlook(self.time_s, waiting, wait_s, max(wait_s, 1e-3))
+        return Outlook(self.time_s, waiting, wait_s, max(wait_s, 1e-3), self.outstanding or 0.0)
 
 
 class Controller(ABC):
@@ -72,7 +105,16 @@ class Controller(ABC):
 
     The decision is an `Admission`: seconds of processing that may be caused by each second of arrivals. For a network,
     a planner turns it into drops; for one guarded stream the fraction to keep is the admitted over the demanded load.
+
+    Attributes:
+        name: by which it is chosen.
+        title: for people.
+        target_s: the delay to hold; may be changed at any time.
     """
+
+    name: ClassVar[str] = ""
+    title: ClassVar[str] = ""
+    target_s: float
 
     @abstractmethod
     def observe(self, sample: LoadSample) -> None:
@@ -86,3 +128,27 @@ class Controller(ABC):
         """Learn from a sample and decide at once: one step of a controller that is asked once a period."""
         self.observe(sample)
         return self.admit(sample.outlook)
+
+
+@dataclass(frozen=True)
+class Release(Admission):
+    """What becomes of tuples that are held back at the entry.
+
+    Attributes:
+        room: how many of them go on now, the oldest first.
+        wait_limit_s: those that have waited longer are dropped.
+    """
+
+    room: float = 0.0
+    wait_limit_s: float = math.inf
+
+
+class HoldingController(Controller):
+    """Decides on tuples when they are due, not when they arrive.
+
+    An engine that can hold tuples back at its entry does so for such a controller: it asks every now and then, drops
+    those that have waited too long, and lets as many go on as there is room for. The rest is asked about again.
+    """
+
+    @abstractmethod
+    def admit(self, outlook: Outlook) -> Release: ...

@@ -1,0 +1,191 @@
+"""Ours: no tuple is processed that will be late, and none is given up that will not."""
+
+from __future__ import annotations
+
+import math
+
+from streamshed.control.base import Controller, HoldingController, LoadSample, Outlook, Release
+from streamshed.errors import InvalidValueError
+from streamshed.load import Admission
+
+_LEAST_SPREAD, _LARGEST_SPREAD = 0.25, 1.0
+_FORGETTING = 0.9
+_AHEAD = 2.0
+_BELIEF = 0.05
+_RISE_MEMORY_S = 60.0
+
+
+class Pace:
+    """How long the engine takes for a tuple while it has work, and how far that may be off.
+
+    A full sample counts most: the time it was busy by the tuples it finished. While the next one is under way, what has
+    been finished since corrects it: a belief worth 5 % of the target's work is mixed with the tuples seen. So a jump of
+    the cost is noticed long before a lagging measurement tells of it. The spread is a multiple of the mean relative
+    change from sample to sample.
+
+    Attributes:
+        tuple_s: wall-clock seconds a tuple, as of the last sample; None before there was one.
+        spread: by which share of it to be careful.
+    """
+
+    def __init__(self) -> None:
+        self.tuple_s: float | None = None
+        self.spread = _LEAST_SPREAD
+        self._change = 0.0
+        self._time_s = 0.0
+
+    def observe(self, sample: LoadSample) -> None:
+        """Learn from a sample."""
+        self._time_s = sample.time_s
+        found_s = _pace_of(sample)
+        if found_s is None:
+            return
+        if self.tuple_s is not None:
+            change = abs(math.log(found_s / self.tuple_s))
+            self._change = _FORGETTING * self._change + (1 - _FORGETTING) * change
+            self.spread = min(max(3 * self._change, _LEAST_SPREAD), _LARGEST_SPREAD)
+        self.tuple_s = found_s
+
+    def now_s(self, outlook: Outlook, belief_s: float) -> float | None:
+        """The pace at this moment.
+
+        Args:
+            outlook: its `finished` counts only if tuples have been waiting ever since the sample: else the engine may
+                have been idle.
+            belief_s: how much work the last sample is worth.
+        """
+        since_s = outlook.time_s - self._time_s
+        if self.tuple_s is None or outlook.finished is None or not 0 < since_s <= outlook.oldest_wait_s:
+            return self.tuple_s
+        return (belief_s + since_s) / (belief_s / self.tuple_s + outlook.finished)
+
+
+def _pace_of(sample: LoadSample) -> float | None:
+    """Wall-clock seconds a tuple: by the whole time where there was always work, else by the busy part of it."""
+    cost_s = sample.cost_s
+    if cost_s is None:
+        return None
+    idle = sample.busy_s is None or sample.queue < 1
+    return cost_s if idle else max(cost_s, min(sample.duration_s / sample.departed, 1.25 * cost_s))
+
+
+def _check_target(target_s: float) -> float:
+    if not (math.isfinite(target_s) and target_s > 0):
+        raise InvalidValueError("a target must be positive", where="controller", got=target_s, expected="> 0 s")
+    return target_s
+
+
+class DeadlineController(HoldingController):
+    """Holds tuples back until they are due, and drops those that would be late.
+
+    Three observations lead here. Under lasting overload the loss is set by the excess, whatever the queue is: a tuple
+    that is admitted only to come out late has cost another one its place. Whether a tuple will be late depends on the
+    cost of all tuples ahead of it, so a prediction at arrival looks as far ahead as the target is long; at the moment
+    when the tuple is due it looks ahead by the little that is already in the engine. And until then nothing is lost by
+    waiting: if the burst ends or the cost falls, the tuple is processed after all.
+
+    So tuples wait at the entry, and the engine is given just enough to be busy until it asks again: `room` makes the
+    work ahead twice that long. A tuple is dropped when its wait exceeds
+
+        target − (1 + spread)·(tuples ahead, room included)·pace.
+
+    With equal costs that is earliest deadline first, which finishes as many tuples in time as can be finished in time:
+    no controller that holds the target loses less, but for the short work ahead. The margin is `spread` of that work
+    (25 to 100 %, following the change of the pace), not of the target, because nothing else is uncertain.
+
+    An engine that cannot hold tuples back (`again_s` is None) gets the share of the waiting ones that can be done in
+    time, as on a micro-batch.
+
+    Until a pace has been measured, everything goes on.
+
+    Args:
+        target_s: the delay to hold. There is nothing else to set.
+
+    >>> controller = DeadlineController(2.0)
+    >>> controller.observe(LoadSample(1.0, 1.0, arrived=300, kept=200, outstanding=4, finished=200, busy_s=1.0))
+    >>> release = controller.admit(Outlook(1.0, 400, oldest_wait_s=1.9, span_s=1.9, outstanding=2, again_s=0.02))
+    >>> round(release.room, 6), round(release.wait_limit_s, 6)  # 5 ms a tuple: 8 ahead, and 25 % to be careful
+    (8.0, 1.9375)
+    """
+
+    name = "deadline"
+    title = "deadline (ours)"
+
+    def __init__(self, target_s: float) -> None:
+        self.target_s = _check_target(target_s)
+        self._pace = Pace()
+
+    def observe(self, sample: LoadSample) -> None:
+        self._pace.observe(sample)
+
+    def admit(self, outlook: Outlook) -> Release:
+        pace_s = self._pace.now_s(outlook, _BELIEF * self.target_s)
+        waiting = max(outlook.waiting, 0.0)
+        if pace_s is None:
+            return Release(1.0, 1.0, room=waiting)
+        careful_s = (1 + self._pace.spread) * pace_s
+        if outlook.again_s is None:
+            fits = max(self.target_s - outlook.oldest_wait_s, 0.0) / careful_s - outlook.outstanding
+            keep = min(max(fits / waiting, 0.0), 1.0) if waiting > 0 else 1.0
+            return Release(1.0, keep, room=keep * waiting, wait_limit_s=self.target_s)
+        ahead = _AHEAD * outlook.again_s * (1 + self._pace.spread) / pace_s
+        room = max(ahead - outlook.outstanding, 0.0)
+        limit_s = self.target_s - (outlook.outstanding + min(room, waiting)) * careful_s
+        return Release(1.0, room=room, wait_limit_s=limit_s)
+
+
+class ArrivalDeadlineController(Controller):
+    """Admits a tuple when it arrives if, by the virtual queue, it will be done in time.
+
+    For engines that cannot hold tuples back. Of a train of n tuples that finds q outstanding, so many are kept that
+
+        (q + kept)·pace ≤ target·exp(−rise).
+
+    The queue is then a promise about the cost of the next `target` seconds, and the margin has to follow how far the
+    cost can rise in that time: `rise` is the largest logarithmic rise of the pace within a stretch as long as the
+    target, forgotten over a minute, and at least a quarter.
+
+    Args:
+        target_s: the delay to hold.
+
+    >>> controller = ArrivalDeadlineController(2.0)
+    >>> controller.observe(LoadSample(1.0, 1.0, arrived=300, kept=200, outstanding=4, finished=200, busy_s=1.0))
+    >>> round(controller.admit(Outlook(1.1, waiting=40, oldest_wait_s=0.1, span_s=0.1, outstanding=300)).keep, 3)
+    0.288
+    """
+
+    name = "deadline-on-arrival"
+    title = "deadline, on arrival"
+
+    def __init__(self, target_s: float) -> None:
+        self.target_s = _check_target(target_s)
+        self._pace = Pace()
+        self._recent: list[tuple[float, float]] = []
+        self._rise = _LEAST_SPREAD
+
+    def observe(self, sample: LoadSample) -> None:
+        self._pace.observe(sample)
+        if self._pace.tuple_s is None:
+            return
+        since_s = sample.time_s - self.target_s - sample.duration_s
+        self._recent = [entry for entry in self._recent if entry[0] >= since_s]
+        self._recent.append((sample.time_s, self._pace.tuple_s))
+        rise = math.log(self._pace.tuple_s / min(pace_s for _, pace_s in self._recent))
+        faded = self._rise * math.exp(-sample.duration_s / _RISE_MEMORY_S)
+        self._rise = max(rise, faded, _LEAST_SPREAD)
+
+    def admit(self, outlook: Outlook) -> Admission:
+        # In the queue a tuple is as good as late; what was finished since the sample tells of a jump meanwhile.
+        backlog = Outlook(
+            outlook.time_s,
+            outlook.waiting,
+            outlook.outstanding * (self._pace.tuple_s or 0.0),
+            outlook.span_s,
+            outlook.outstanding,
+            outlook.finished,
+        )
+        pace_s = self._pace.now_s(backlog, _BELIEF * self.target_s)
+        if pace_s is None or outlook.waiting <= 0:
+            return Admission(1.0)
+        fits = self.target_s * math.exp(-self._rise) / pace_s - outlook.outstanding
+        return Admission(1.0, min(max(fits / outlook.waiting, 0.0), 1.0))

@@ -1,0 +1,207 @@
+"""The network made ready to run: operators with their queues, and what becomes of tuples on each arc."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamshed.engines.sim.queues import ArcQueue
+from streamshed.engines.sim.tuples import Ids, Mask, Times, Tuples
+from streamshed.engines.sim.values import Slots, order_rank, value_test
+from streamshed.load import out_selectivity
+from streamshed.network import Arc, Filter, Network, Operator, Output, Split, Statistics, Stream
+from streamshed.network.expressions import RangeTest, columns_used
+from streamshed.planning.ranks import RankedLocation
+from streamshed.workload.hashing import hash64, unit
+
+Counts = NDArray[np.int64]
+Choice = Callable[[Tuples, Ids, Ids], "Mask | Counts"]
+"""Which of some tuples (their numbers, and where they are) an operator hands on to an arc: a mask, or how often."""
+
+
+_COIN_SALT = 1 << 48
+
+
+class Out:
+    """An arc out of a stream or an operator, with the drop on it.
+
+    Attributes:
+        arc: the arc.
+        choice: which tuples go there; None for all.
+        place: the operator at its end; None where it leads to an output.
+        output: the id of that output.
+        queue: the tuples that wait on it.
+        threshold: the share to drop.
+        entered: tuples that came to the drop.
+        dropped: those among them that it dropped.
+    """
+
+    def __init__(self, arc: Arc, choice: Choice | None) -> None:
+        self.arc = arc
+        self.choice = choice
+        self.place: Place | None = None
+        self.output: str | None = None
+        self.queue = ArcQueue()
+        self.threshold = 0.0
+        self.entered = 0
+        self.dropped = 0
+        self._by_value: tuple[int, Callable[[Times, Times], Times]] | None = None
+
+    def rank_by_value(self, slot: int, rank: Callable[[Times, Times], Times]) -> None:
+        """Let the drop go by the values in a slot."""
+        self._by_value = (slot, rank)
+
+    def ranks(self, tuples: Tuples, at: Ids) -> Times:
+        """The places of tuples in the order in which this arc gives them up."""
+        ranks: Times = tuples.rank[at]
+        if self._by_value is None:
+            return ranks
+        slot, rank = self._by_value
+        return rank(tuples.values[slot][at], ranks)
+
+
+class Place:
+    """An operator at work.
+
+    Attributes:
+        id: its id.
+        cost_s: nominal processing time of a tuple.
+        salt: tells its random numbers from those of others.
+        inputs: the arcs that lead here.
+        outs: the arcs that lead on.
+        is_listed: whether its processor has it on the list of those with something to do.
+    """
+
+    def __init__(self, operator: Operator, cost_s: float, salt: int) -> None:
+        self.id = operator.id
+        self.cost_s = cost_s
+        self.salt = salt
+        self.inputs: list[Out] = []
+        self.outs: list[Out] = []
+        self.is_listed = False
+
+    def longest_waiting(self) -> Out:
+        """The input whose first tuple has been there longest."""
+        if len(self.inputs) == 1:
+            return self.inputs[0]
+        return min(self.inputs, key=lambda arc: arc.queue.head_s)
+
+
+def _chance(seed: int, salt: int, ids: Ids) -> Times:
+    return unit(hash64(seed, salt, ids))
+
+
+def _coin(selectivity: float, seed: int, salt: int) -> Choice | None:
+    """So many tuples out per tuple in, on average; the same for a tuple whenever it is asked about."""
+    whole = int(selectivity)
+    rest = selectivity - whole
+    if selectivity == 1:
+        return None
+    if whole == 0:
+        return lambda _tuples, ids, _at: _chance(seed, salt, ids) < rest
+    return lambda _tuples, ids, _at: whole + (_chance(seed, salt, ids) < rest).astype(np.int64)
+
+
+def _by_value(slot: int, test: Callable[[Times], Mask]) -> Choice:
+    return lambda tuples, _ids, at: test(tuples.values[slot][at])
+
+
+class Places:
+    """A network made ready to run.
+
+    Filters and splits decide by the tuple's value where it is known (see `Slots`), else by a coin with the operator's
+    selectivity. Joins and aggregates are taken by their statistics alone: every tuple that comes in causes so many
+    tuples out as the selectivity says, at once, and these carry its arrival time and values.
+
+    Args:
+        network: the network.
+        statistics: costs, selectivities, histograms.
+        seed: of the coins.
+        locations: where drops may go by value.
+    """
+
+    def __init__(
+        self, network: Network, statistics: Statistics, seed: int, locations: Sequence[RankedLocation] = ()
+    ) -> None:
+        self.network = network
+        self._statistics = statistics
+        self._seed = seed
+        self._salts = {node: salt for salt, node in enumerate(network.nodes, start=1)}
+        arcs = {arc.id: arc for arc in network.arcs}
+        ordered = [(arcs[place.arc], place.column) for place in locations if place.column is not None]
+        self.slots = Slots(network, statistics, [*self._looked_at(), *ordered])
+        self.places = {
+            operator.id: Place(operator, statistics.cost(operator.id), self._salts[operator.id])
+            for operator in network.operators
+        }
+        self.outs: dict[str, Out] = {}
+        self.entries: dict[str, list[Out]] = {stream.id: [] for stream in network.streams}
+        for arc in network.arcs:
+            if arc.is_entry:
+                self.outs[arc.id] = Out(arc, None)
+            else:
+                self._connect(arc)
+        for location in locations:
+            slot = self.slots.slot(arcs[location.arc], location.column) if location.column is not None else None
+            if slot is not None:
+                self.outs[location.arc].rank_by_value(slot, order_rank(location.order))
+        self.may_repeat = self._may_repeat()
+
+    def _looked_at(self) -> list[tuple[Arc, str]]:
+        """The columns that predicates and value graphs look at, and on which arcs."""
+        network = self.network
+        wanted: list[tuple[Arc, str]] = []
+        for node in network.operators:
+            predicates = [node.where] if isinstance(node, Filter) else []
+            if isinstance(node, Split):
+                predicates = list(node.branches.values())
+            for predicate in predicates:
+                wanted += [(network.arcs_into[node.id][0], column) for column in columns_used(predicate, node.id)]
+        wanted += [
+            (network.arcs_into[output.id][0], output.qos.value.column)
+            for output in network.outputs
+            if output.qos.value is not None
+        ]
+        return wanted
+
+    def _connect(self, arc: Arc) -> None:
+        source, target = self.network.nodes[arc.source], self.network.nodes[arc.target]
+        out = Out(arc, None if isinstance(source, Stream | Output) else self._choice(source, arc))
+        self.outs[arc.id] = out
+        (self.entries[source.id] if isinstance(source, Stream) else self.places[source.id].outs).append(out)
+        if isinstance(target, Output):
+            out.output = target.id
+        else:
+            out.place = self.places[target.id]
+            out.place.inputs.append(out)
+
+    def _choice(self, node: Operator, arc: Arc) -> Choice | None:
+        if isinstance(node, Filter | Split):
+            predicate = node.branches[arc.branch or ""] if isinstance(node, Split) else node.where
+            into = self.network.arcs_into[node.id][0]
+            columns = columns_used(predicate, node.id)
+            slot = self.slots.slot(into, columns[0]) if len(columns) == 1 else None
+            test = RangeTest.of(predicate, columns[0], node.id) if slot is not None else None
+            if slot is not None and test is not None:
+                return _by_value(slot, value_test(test))
+        # The arcs of one operator share its coin: all its readers get the same tuples. Branches have their own.
+        branches = list(node.branches) if isinstance(node, Split) else []
+        salt = _COIN_SALT + (self._salts[node.id] << 16) + (branches.index(arc.branch or "") + 1 if branches else 0)
+        return _coin(out_selectivity(self._statistics, arc), self._seed, salt)
+
+    def _may_repeat(self) -> bool:
+        """Whether a train may hold two copies of one tuple: where paths of a stream meet again, or tuples multiply."""
+        above: dict[str, set[str]] = {}
+        for node in self.network.nodes.values():
+            above[node.id] = {node.id} if isinstance(node, Stream) else set()
+            for arc in self.network.arcs_into[node.id]:
+                if arc.is_entry:
+                    continue
+                if above[node.id] & above[arc.source]:
+                    return True
+                above[node.id] |= above[arc.source]
+                if self._statistics.selectivity(arc.source) > 1 and not isinstance(node, Stream):
+                    return True
+        return False
