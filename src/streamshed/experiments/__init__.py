@@ -16,7 +16,9 @@ from streamshed.experiments.claims import (
     judged,
 )
 
-PAPERS: dict[str, Paper] = {}
+PAPERS: dict[str, Paper] = {
+    "aurora": Paper("Load Shedding in a Data Stream Manager (VLDB 2003)", "streamshed.experiments.aurora"),
+}
 """Every paper by the name that it has on the command line."""
 
 

@@ -1,4 +1,4 @@
-"""What a plan really delivers: a sample of tuples goes through the network, tuple by tuple, and its outputs are counted.
+"""What a plan really delivers: a sample of tuples goes through the network, and what reaches the outputs is counted.
 
 This is the measurement that planned utilities are held against, so it shares nothing with the planners' flow graph: no
 selectivities, no histograms, no fractions. A random drop is a coin for each tuple, weighted by what the drop takes of
@@ -16,6 +16,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from streamshed.engines.sim.values import value_utility_of
 from streamshed.errors import NetworkError
 from streamshed.network import Filter, Map, Network, Node, Output, Spec, Stream, Union
 from streamshed.planning import Drop, DropPlan
@@ -33,11 +34,13 @@ class Delivered:
     """What was measured under a plan.
 
     Attributes:
+        delivered: by output: the share of its tuples that it got.
         tuple_utility: by output: its loss-tolerance utility at the share of tuples that it got.
         value_utility: by output: the share of the value that it got.
         load: seconds of processing per second that the operators took.
     """
 
+    delivered: Mapping[str, float]
     tuple_utility: Mapping[str, float]
     value_utility: Mapping[str, float]
     load: float
@@ -80,15 +83,17 @@ class Sample:
         arrived, _ = self._run({})
         return {output.id: _Curve(arrived[output.id], output.qos.value) for output in self.spec.network.outputs}
 
-    def under(self, plan: DropPlan, speed: float = 1.0) -> Delivered:
-        """Push the sample through the network with the drops of a plan; `speed` is how much faster tuples come."""
+    def under(self, plan: DropPlan) -> Delivered:
+        """Push the sample through the network with the drops of a plan."""
         arrived, load = self._run({drop.arc: drop for drop in plan.drops})
+        shares: dict[str, float] = {}
         tuples: dict[str, float] = {}
         worth: dict[str, float] = {}
         for output, curve in self._offered.items():
+            shares[output] = len(arrived[output]) / max(1, len(curve))
             tuples[output] = curve.at(len(arrived[output]))
             worth[output] = curve.share_of_value(arrived[output])
-        return Delivered(tuples, worth, load * speed)
+        return Delivered(shares, tuples, worth, load)
 
     def _run(self, drops: Mapping[str, Drop]) -> tuple[dict[str, Values], float]:
         """The values that reach every output, and the load."""
@@ -112,7 +117,8 @@ class Sample:
             return values[coins >= drop.relative]
         highs = np.array([item.cell.high for item in drop.ranges])
         cuts = np.array([item.cell.low + (item.cell.high - item.cell.low) * item.dropped for item in drop.ranges])
-        return values[values >= cuts[np.searchsorted(highs, values).clip(max=len(highs) - 1)]]
+        kept: Values = values[values >= cuts[np.searchsorted(highs, values).clip(max=len(highs) - 1)]]
+        return kept
 
 
 def _through(node: Node, values: Values) -> Values:
@@ -136,17 +142,12 @@ class _Curve:
     """Utility against tuples delivered, if the least valuable go first (section 4.3.4), from the tuples themselves."""
 
     def __init__(self, offered: Values, graph: ValueGraph | None) -> None:
-        self._graph = graph
+        self._utilities = value_utility_of(graph) if graph is not None else np.ones_like
         utilities = np.sort(self._utilities(offered))[::-1]
         self._sums = np.concatenate(([0.0], np.cumsum(utilities)))
 
-    def _utilities(self, values: Values) -> Values:
-        if self._graph is None:
-            return np.ones(len(values))
-        cuts = np.array(self._graph.cuts)
-        inside = [self._graph.utility((low + high) / 2) for low, high in zip(cuts, cuts[1:], strict=False)]
-        between = np.array([self._graph.utility(cuts[0]), *inside, self._graph.utility(cuts[-1])])
-        return between[np.searchsorted(cuts, values)]
+    def __len__(self) -> int:
+        return len(self._sums) - 1
 
     def at(self, delivered: int) -> float:
         """The utility when so many tuples are delivered."""
