@@ -61,7 +61,7 @@ class Recipe:
         queries: how many outputs.
         operators: how many operators in all, dealt out evenly to the queries.
         mix: the proportions of `filter`, `map`, `union` and `join`; kept exactly, up to rounding. A join brings two
-            maps of its own, which keep the columns apart.
+            maps of its own, which keep the columns apart; a union of a stream with itself brings a filter.
         streams: how many streams the queries have in common. A query has a home among them, and reaches for others
             only in unions and joins. None: every input of every query is a stream of its own.
         sharing: the chance that an input of a query is what an operator of an earlier query hands on (one that
@@ -183,6 +183,9 @@ class _Grower:
                 head = self._measured(head.flow.map(name, {column: column for column in COLUMNS}), "map", 1.0, head)
             else:
                 other = heads.pop(self.rng.randrange(len(heads)))
+                if kind == "union" and other.flow.reference == head.flow.reference:
+                    # A query that has to read a stream twice: a stream cannot be merged with itself.
+                    other = self.filter(other, f"{name}_in", self.constant())
                 head = (self._union if kind == "union" else self._join)(head, other, name)
             heads.append(head)
             grown.append(head)
@@ -190,17 +193,26 @@ class _Grower:
 
     def _inputs(self, count: int) -> list[_Head]:
         home = self.rng.randrange(self.recipe.streams) if self.recipe.streams is not None else 0
-        return [self._input(home, first=i == 0) for i in range(count)]
+        heads: list[_Head] = []
+        for i in range(count):
+            heads.append(self._input(home, i == 0, {head.flow.reference for head in heads}))
+        return heads
 
-    def _input(self, home: int, first: bool) -> _Head:
+    def _input(self, home: int, first: bool, taken: set[str]) -> _Head:
+        """Something to read that the query does not read yet, as far as there is something."""
         common = self.recipe.streams
         shared = self.rng.random() < self.recipe.sharing
-        if common is None:
-            at = self.rng.choice(list(self.streams)) if shared and self.streams else len(self.streams)
-        else:
+        if common is not None:
             at = home if first or common == 1 else (home + self.rng.randrange(1, common)) % common
+        else:
+            at = self.rng.choice(list(self.streams)) if shared and self.streams else len(self.streams)
         head = self.stream(at)
-        return self.rng.choice([head, *self.shareable[at]]) if shared else head
+        if not shared:
+            return head
+        free = [other for other in (head, *self.shareable[at]) if other.flow.reference not in taken]
+        if free:
+            return self.rng.choice(free)
+        return head if common is not None else self.stream(len(self.streams))
 
     def stream(self, index: int) -> _Head:
         """A stream by its number; new where it is not there yet."""
