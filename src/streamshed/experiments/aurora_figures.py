@@ -18,7 +18,7 @@ _NOTE = "Means over {seeds} random networks; bars: 95 % confidence intervals."
 
 def loss_against_rate(rates: Measurements, what: str, title: str) -> Figure:
     """Figures 9 and 10: loss of tuple or value utility (`what`) against the mean rate."""
-    figure, axes = _one_panel(title, rates)
+    figure, axes = _one_panel(title, rates, top=0.86)
     for number, planner in enumerate(rates.planners):
         style = PLANNER_STYLES[planner]
         found = [estimate(rates.of(planner, point, what)) for point in rates.points]
@@ -54,7 +54,9 @@ def ratio_against_skew(skews: Measurements) -> Figure:
     axes.set_xticks(levels)
     axes.set_xlabel("skew of the utilities (Zipf parameter)", color=INK)
     axes.set_ylabel("ratio of losses (logarithmic)", color=INK)
-    axes.legend(frameon=False, fontsize=9, labelcolor=INK, loc="upper left", title="mean rate (excess load)")
+    axes.legend(
+        frameon=False, fontsize=9, labelcolor=INK, loc="upper left", title="mean rate (excess load)", title_fontsize=9
+    )
     return figure
 
 
@@ -73,8 +75,8 @@ def ratio_against_excess(sharing: Measurements) -> Figure:
         found = [ratio(*pair) for pair in zip(losses["input-uniform"], losses["roadmap"], strict=True)]
         best = [ratio(*pair) for pair in zip(losses["input-uniform"], losses["optimal"], strict=True)]
         axes.bar(
-            places, [one.mean for one in found], width * 0.92, yerr=[one.margin for one in found], color=colour,
-            error_kw={"elinewidth": 0.9, "capsize": 2, "ecolor": INK}, label=f"skew {skew:g}",
+            places, [one.mean - 1 for one in found], width * 0.92, bottom=1, yerr=[one.margin for one in found],
+            color=colour, error_kw={"elinewidth": 0.9, "capsize": 2, "ecolor": INK}, label=f"skew {skew:g}",
         )  # fmt: skip
         axes.plot(
             places, [one.mean for one in best], linestyle="none", marker="_", markersize=9, markeredgewidth=1.6,
@@ -82,7 +84,7 @@ def ratio_against_excess(sharing: Measurements) -> Figure:
         )  # fmt: skip
     axes.axhline(1, color=FAINT, linewidth=1)
     _logarithmic(axes)
-    axes.set_ylim(bottom=0.9)
+    axes.set_ylim(bottom=0.95)
     axes.set_xticks(range(len(excesses)), [f"{100 * share:,.0f}" for share in excesses])
     axes.set_xlabel("excess load (% of the capacity)", color=INK)
     axes.set_ylabel("ratio of losses (logarithmic)", color=INK)
@@ -90,14 +92,14 @@ def ratio_against_excess(sharing: Measurements) -> Figure:
     return figure
 
 
-def _one_panel(title: str, data: Measurements) -> tuple[Figure, Axes]:
+def _one_panel(title: str, data: Measurements, top: float = 0.91) -> tuple[Figure, Axes]:
     figure = new_figure(8.4, 5.4)
     axes = figure.subplots()
     quiet(axes)
     figure.suptitle(title, x=0.085, y=0.975, ha="left", va="top", fontsize=13, fontweight="bold", color=INK)
     seeds = len(next(iter(data.outcomes.values())))
     figure.text(0.085, 0.018, _NOTE.format(seeds=seeds), fontsize=8.5, color=FAINT)
-    figure.subplots_adjust(left=0.085, right=0.975, top=0.86, bottom=0.14)
+    figure.subplots_adjust(left=0.085, right=0.975, top=top, bottom=0.14)
     return figure, axes
 
 
@@ -118,3 +120,4 @@ def _logarithmic(axes: Axes) -> None:
     axes.yaxis.set_major_locator(LogLocator(10, (1, 2, 3, 5)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.tick_params(which="minor", length=0)
