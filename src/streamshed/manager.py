@@ -64,14 +64,19 @@ class Manager:
         graph = flow_graph(network, statistics, rates, by_value=planner.by_value)
         self.locations = ranked_locations(graph)
         self._full_load = graph.full_load
+        self._keep: float | None = None
+        self._decision: Decision | None = None
 
     def observe(self, sample: LoadSample) -> None:
         """Learn from a batch; `kept` counts full tuples."""
         self.controller.observe(sample)
 
     def decide(self, outlook: Outlook) -> Decision:
-        """The drops for the batch that would start now."""
+        """The drops for the batch that would start now; planned anew only if the share to keep has changed."""
         keep = self.controller.admit(outlook).keep
+        if self._decision is not None and keep == self._keep:
+            return self._decision
         plan = self.planner.plan(self.network, self.statistics, self.rates, Admission(self._full_load * keep))
         share = plan.load_after / plan.load_before if plan.load_before > 0 else 1.0
-        return Decision(plan, thresholds(plan, self.locations), share)
+        self._keep, self._decision = keep, Decision(plan, thresholds(plan, self.locations), share)
+        return self._decision

@@ -69,7 +69,7 @@ def measured(
             for share in (0.25, 100.0)
         }
     )
-    checks = (Check("none", 3, 5.0, 0.8, 0.0), Check("semantic", 3, 0.1, 0.001, 0.01))
+    checks = (Check("none", 3, 5.0, 0.8, 0, 0, 0, 0), Check("semantic", 3, 0.1, 0.001, 0.5, 0.5, 0.501, 0.499))
     return {claim.claim: claim for claim in verdicts(rates, skews, sharing, checks)}
 
 

@@ -90,7 +90,8 @@ class LoadSample:
     def cost_s(self) -> float | None:
         """Processing time of a full tuple, c(k); None where nothing was finished."""
         busy_s = self.duration_s if self.busy_s is None else self.busy_s
-        return busy_s / self.departed if self.departed > 0 and busy_s > 0 else None
+        cost_s = busy_s / self.departed if self.departed > 0 else 0.0
+        return cost_s if cost_s > 0 else None
 
     @property
     def outlook(self) -> Outlook:

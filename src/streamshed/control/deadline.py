@@ -11,20 +11,20 @@ from streamshed.load import Admission
 _LEAST_SPREAD, _LARGEST_SPREAD = 0.25, 1.0
 _FORGETTING = 0.9
 _AHEAD = 2.0
-_BELIEF = 0.05
 _RISE_MEMORY_S = 60.0
+_BELIEF = 0.05
 
 
 class Pace:
     """How long the engine takes for a tuple while it has work, and how far that may be off.
 
-    A full sample counts most: the time it was busy by the tuples it finished. While the next one is under way, what has
+    It is the cost of the last sample, as long as that is the last word. While the next sample is under way, what has
     been finished since corrects it: a belief worth 5 % of the target's work is mixed with the tuples seen. So a jump of
-    the cost is noticed long before a lagging measurement tells of it. The spread is a multiple of the mean relative
-    change from sample to sample.
+    the cost is noticed long before a measurement that lags tells of it. The spread is a multiple of the mean relative
+    change from sample to sample. Of the processor's headroom nothing need be known: it is small against the spread.
 
     Attributes:
-        tuple_s: wall-clock seconds a tuple, as of the last sample; None before there was one.
+        tuple_s: seconds a tuple, as of the last sample; None before there was one.
         spread: by which share of it to be careful.
     """
 
@@ -37,42 +37,85 @@ class Pace:
     def observe(self, sample: LoadSample) -> None:
         """Learn from a sample."""
         self._time_s = sample.time_s
-        found_s = _pace_of(sample)
+        found_s = sample.cost_s
         if found_s is None:
             return
         if self.tuple_s is not None:
-            change = abs(math.log(found_s / self.tuple_s))
+            change = abs(math.log(found_s) - math.log(self.tuple_s))
             self._change = _FORGETTING * self._change + (1 - _FORGETTING) * change
             self.spread = min(max(3 * self._change, _LEAST_SPREAD), _LARGEST_SPREAD)
         self.tuple_s = found_s
 
-    def now_s(self, outlook: Outlook, belief_s: float) -> float | None:
+    def now_s(self, outlook: Outlook, backlog_s: float, belief_s: float) -> float | None:
         """The pace at this moment.
 
         Args:
-            outlook: its `finished` counts only if tuples have been waiting ever since the sample: else the engine may
-                have been idle.
+            outlook: what was finished since the sample.
+            backlog_s: for how long there has been work without a pause, at least. What was finished counts only if
+                that reaches back to the sample: else the engine may have been idle.
             belief_s: how much work the last sample is worth.
         """
         since_s = outlook.time_s - self._time_s
-        if self.tuple_s is None or outlook.finished is None or not 0 < since_s <= outlook.oldest_wait_s:
+        if self.tuple_s is None or outlook.finished is None or not 0 < since_s <= backlog_s:
             return self.tuple_s
         return (belief_s + since_s) / (belief_s / self.tuple_s + outlook.finished)
-
-
-def _pace_of(sample: LoadSample) -> float | None:
-    """Wall-clock seconds a tuple: by the whole time where there was always work, else by the busy part of it."""
-    cost_s = sample.cost_s
-    if cost_s is None:
-        return None
-    idle = sample.busy_s is None or sample.queue < 1
-    return cost_s if idle else max(cost_s, min(sample.duration_s / sample.departed, 1.25 * cost_s))
 
 
 def _check_target(target_s: float) -> float:
     if not (math.isfinite(target_s) and target_s > 0):
         raise InvalidValueError("a target must be positive", where="controller", got=target_s, expected="> 0 s")
     return target_s
+
+
+class ArrivalDeadlineController(Controller):
+    """Admits a tuple if, by the virtual queue, it will be done in time: a decision that is final.
+
+    For engines that cannot hold tuples back. Of n tuples that have waited for w and find q outstanding, so many are
+    kept that
+
+        w + (q + kept)·pace ≤ target·exp(−rise).
+
+    The queue is then a promise about the cost of the next `target` seconds, and the margin has to follow how far the
+    cost can rise in that time: `rise` is the largest logarithmic rise of the pace within a stretch as long as the
+    target, forgotten over a minute, and at least a quarter.
+
+    Args:
+        target_s: the delay to hold.
+
+    >>> controller = ArrivalDeadlineController(2.0)
+    >>> controller.observe(LoadSample(1.0, 1.0, arrived=300, kept=200, outstanding=4, finished=200, busy_s=1.0))
+    >>> round(controller.admit(Outlook(1.1, waiting=40, oldest_wait_s=0.0, span_s=0.1, outstanding=300)).keep, 3)
+    0.288
+    """
+
+    name = "deadline-on-arrival"
+    title = "deadline, on arrival"
+
+    def __init__(self, target_s: float) -> None:
+        self.target_s = _check_target(target_s)
+        self.pace = Pace()
+        self._recent: list[tuple[float, float]] = []
+        self._rise = _LEAST_SPREAD
+
+    def observe(self, sample: LoadSample) -> None:
+        self.pace.observe(sample)
+        if self.pace.tuple_s is None:
+            return
+        since_s = sample.time_s - self.target_s - sample.duration_s
+        self._recent = [entry for entry in self._recent if since_s <= entry[0] < sample.time_s]
+        self._recent.append((sample.time_s, self.pace.tuple_s))
+        rise = math.log(self.pace.tuple_s) - min(math.log(pace_s) for _, pace_s in self._recent)
+        faded = self._rise * math.exp(-sample.duration_s / _RISE_MEMORY_S)
+        self._rise = max(rise, faded, _LEAST_SPREAD)
+
+    def admit(self, outlook: Outlook) -> Admission:
+        backlog_s = outlook.outstanding * (self.pace.tuple_s or 0.0)
+        pace_s = self.pace.now_s(outlook, backlog_s, _BELIEF * self.target_s)
+        if pace_s is None or outlook.waiting <= 0:
+            return Admission(1.0)
+        left_s = self.target_s * math.exp(-self._rise) - outlook.oldest_wait_s
+        fits = left_s / pace_s - outlook.outstanding
+        return Admission(1.0, min(max(fits / outlook.waiting, 0.0), 1.0))
 
 
 class DeadlineController(HoldingController):
@@ -93,8 +136,7 @@ class DeadlineController(HoldingController):
     no controller that holds the target loses less, but for the short work ahead. The margin is `spread` of that work
     (25 to 100 %, following the change of the pace), not of the target, because nothing else is uncertain.
 
-    An engine that cannot hold tuples back (`again_s` is None) gets the share of the waiting ones that can be done in
-    time, as on a micro-batch.
+    Where the decision is final (`again_s` is None), it is that of `ArrivalDeadlineController`.
 
     Until a pace has been measured, everything goes on.
 
@@ -104,7 +146,7 @@ class DeadlineController(HoldingController):
     >>> controller = DeadlineController(2.0)
     >>> controller.observe(LoadSample(1.0, 1.0, arrived=300, kept=200, outstanding=4, finished=200, busy_s=1.0))
     >>> release = controller.admit(Outlook(1.0, 400, oldest_wait_s=1.9, span_s=1.9, outstanding=2, again_s=0.02))
-    >>> round(release.room, 6), round(release.wait_limit_s, 6)  # 5 ms a tuple: 8 ahead, and 25 % to be careful
+    >>> round(release.room, 6), round(release.wait_limit_s, 6)  # 5 ms a tuple: 10 ahead, and 25 % to be careful
     (8.0, 1.9375)
     """
 
@@ -113,79 +155,21 @@ class DeadlineController(HoldingController):
 
     def __init__(self, target_s: float) -> None:
         self.target_s = _check_target(target_s)
-        self._pace = Pace()
+        self._final = ArrivalDeadlineController(target_s)
 
     def observe(self, sample: LoadSample) -> None:
-        self._pace.observe(sample)
+        self._final.observe(sample)
 
     def admit(self, outlook: Outlook) -> Release:
-        pace_s = self._pace.now_s(outlook, _BELIEF * self.target_s)
-        waiting = max(outlook.waiting, 0.0)
-        if pace_s is None:
-            return Release(1.0, 1.0, room=waiting)
-        careful_s = (1 + self._pace.spread) * pace_s
         if outlook.again_s is None:
-            fits = max(self.target_s - outlook.oldest_wait_s, 0.0) / careful_s - outlook.outstanding
-            keep = min(max(fits / waiting, 0.0), 1.0) if waiting > 0 else 1.0
-            return Release(1.0, keep, room=keep * waiting, wait_limit_s=self.target_s)
-        ahead = _AHEAD * outlook.again_s * (1 + self._pace.spread) / pace_s
-        room = max(ahead - outlook.outstanding, 0.0)
-        limit_s = self.target_s - (outlook.outstanding + min(room, waiting)) * careful_s
-        return Release(1.0, room=room, wait_limit_s=limit_s)
-
-
-class ArrivalDeadlineController(Controller):
-    """Admits a tuple when it arrives if, by the virtual queue, it will be done in time.
-
-    For engines that cannot hold tuples back. Of a train of n tuples that finds q outstanding, so many are kept that
-
-        (q + kept)·pace ≤ target·exp(−rise).
-
-    The queue is then a promise about the cost of the next `target` seconds, and the margin has to follow how far the
-    cost can rise in that time: `rise` is the largest logarithmic rise of the pace within a stretch as long as the
-    target, forgotten over a minute, and at least a quarter.
-
-    Args:
-        target_s: the delay to hold.
-
-    >>> controller = ArrivalDeadlineController(2.0)
-    >>> controller.observe(LoadSample(1.0, 1.0, arrived=300, kept=200, outstanding=4, finished=200, busy_s=1.0))
-    >>> round(controller.admit(Outlook(1.1, waiting=40, oldest_wait_s=0.1, span_s=0.1, outstanding=300)).keep, 3)
-    0.288
-    """
-
-    name = "deadline-on-arrival"
-    title = "deadline, on arrival"
-
-    def __init__(self, target_s: float) -> None:
-        self.target_s = _check_target(target_s)
-        self._pace = Pace()
-        self._recent: list[tuple[float, float]] = []
-        self._rise = _LEAST_SPREAD
-
-    def observe(self, sample: LoadSample) -> None:
-        self._pace.observe(sample)
-        if self._pace.tuple_s is None:
-            return
-        since_s = sample.time_s - self.target_s - sample.duration_s
-        self._recent = [entry for entry in self._recent if entry[0] >= since_s]
-        self._recent.append((sample.time_s, self._pace.tuple_s))
-        rise = math.log(self._pace.tuple_s / min(pace_s for _, pace_s in self._recent))
-        faded = self._rise * math.exp(-sample.duration_s / _RISE_MEMORY_S)
-        self._rise = max(rise, faded, _LEAST_SPREAD)
-
-    def admit(self, outlook: Outlook) -> Admission:
-        # In the queue a tuple is as good as late; what was finished since the sample tells of a jump meanwhile.
-        backlog = Outlook(
-            outlook.time_s,
-            outlook.waiting,
-            outlook.outstanding * (self._pace.tuple_s or 0.0),
-            outlook.span_s,
-            outlook.outstanding,
-            outlook.finished,
-        )
-        pace_s = self._pace.now_s(backlog, _BELIEF * self.target_s)
-        if pace_s is None or outlook.waiting <= 0:
-            return Admission(1.0)
-        fits = self.target_s * math.exp(-self._rise) / pace_s - outlook.outstanding
-        return Admission(1.0, min(max(fits / outlook.waiting, 0.0), 1.0))
+            self._final.target_s = self.target_s
+            final = self._final.admit(outlook)
+            return Release(final.capacity, final.keep, room=final.keep * outlook.waiting)
+        pace = self._final.pace
+        pace_s = pace.now_s(outlook, outlook.oldest_wait_s, _BELIEF * self.target_s)
+        if pace_s is None:
+            return Release(1.0, room=outlook.waiting)
+        careful = 1 + pace.spread
+        room = max(_AHEAD * careful * outlook.again_s / pace_s - outlook.outstanding, 0.0)
+        ahead = outlook.outstanding + min(room, outlook.waiting)
+        return Release(1.0, room=room, wait_limit_s=self.target_s - careful * ahead * pace_s)

@@ -17,7 +17,13 @@ from streamshed.experiments.claims import (
 )
 
 PAPERS: dict[str, Paper] = {
-    "aurora": Paper("Load Shedding in a Data Stream Manager (VLDB 2003)", "streamshed.experiments.aurora"),
+    "aurora": Paper(
+        "Load Shedding in a Data Stream Manager (Tatbul et al., VLDB 2003)", "streamshed.experiments.aurora"
+    ),
+    "control": Paper(
+        "Load Shedding in Stream Databases: A Control-Based Approach (Tu, Liu, Prabhakar, Yao; VLDB 2006)",
+        "streamshed.experiments.control",
+    ),
 }
 """Every paper by the name that it has on the command line."""
 

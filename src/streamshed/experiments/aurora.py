@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
+from dataclasses import astuple, fields
 
 from streamshed.experiments.aurora_claims import verdicts
 from streamshed.experiments.aurora_figures import loss_against_rate, ratio_against_excess, ratio_against_skew
-from streamshed.experiments.aurora_runs import measure_rates, measure_sharing, measure_simulated, measure_skews
+from streamshed.experiments.aurora_runs import Check, measure_rates, measure_sharing, measure_simulated, measure_skews
 from streamshed.experiments.claims import DataTable, Reproduction, Settings
 
 
@@ -25,7 +25,7 @@ def reproduce(settings: Settings) -> Reproduction:
             DataTable(
                 "simulator",
                 "Plans in the simulator, beside the sample",
-                ("planner", "inter_arrival_time", "last_delay_s", "share_still_in_queues", "largest_difference"),
+                tuple(check.name for check in fields(Check)),
                 tuple(astuple(check) for check in checks),
             ),
         ),

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -206,16 +205,22 @@ class Check:
     Attributes:
         planner: who made the plan; "none" where nothing is dropped.
         inter_arrival: at which inter-arrival time.
-        last_delay_s: mean delay of those who came last.
+        delay_s: mean delay of the tuples that got through.
         under_way: the share of the tuples that were still in queues at the end.
-        apart: by how much the shares delivered to an output differ between simulator and sample, at most.
+        tuple_loss: loss of tuple utility in the simulator.
+        value_loss: loss of value utility in the simulator.
+        sampled_tuple_loss: loss of tuple utility in the sample.
+        sampled_value_loss: loss of value utility in the sample.
     """
 
     planner: str
     inter_arrival: float
-    last_delay_s: float
+    delay_s: float
     under_way: float
-    apart: float
+    tuple_loss: float
+    value_loss: float
+    sampled_tuple_loss: float
+    sampled_value_loss: float
 
 
 def measure_simulated(settings: Settings) -> tuple[Check, ...]:
@@ -225,22 +230,37 @@ def measure_simulated(settings: Settings) -> tuple[Check, ...]:
     checks: list[Check] = []
     for seed in _seeds(settings, seeds):
         bench = _Bench(_unshared(seed, 0.0), TUPLES, seed)
-        load = bench.full_load
-        run_with = partial(simulate_plan, bench.spec, rate_tps=SIMULATED_TPS, seconds=seconds, seed=seed)
-        offered = run_with(None, by_value=False, capacity=2 * load)
         for time in SIMULATED_RATES[-1:] if settings.quick else SIMULATED_RATES:
-            capacity = load / (1 + excess(time))
-            crowded = run_with(None, by_value=False, capacity=capacity)
-            checks.append(Check("none", time, crowded.last_delay_s, crowded.under_way, 0.0))
-            for name in SIMULATED_PLANNERS:
-                planner = planner_named(name)
-                plan = bench.plan(planner, HEADROOM * capacity)
-                run = run_with(plan, by_value=planner.by_value, capacity=capacity)
-                delivered = bench.sample.under(plan).delivered
-                apart = max(abs(run.reached[o] / offered.reached[o] - share) for o, share in delivered.items())
-                checks.append(Check(name, time, run.last_delay_s, run.under_way, apart))
+            for name in ("none", *SIMULATED_PLANNERS):
+                checks.append(_check(bench, name, time, seconds, seed))
         settings.progress.advance()
     return tuple(checks)
+
+
+def _check(bench: _Bench, name: str, inter_arrival: float, seconds: float, seed: int) -> Check:
+    capacity = bench.full_load / (1 + excess(inter_arrival))
+    planner = planner_named(name) if name != "none" else None
+    plan = bench.plan(planner, HEADROOM * capacity) if planner is not None else None
+    run = simulate_plan(
+        bench.spec,
+        plan,
+        by_value=planner is not None and planner.by_value,
+        capacity=capacity,
+        rate_tps=SIMULATED_TPS,
+        seconds=seconds,
+        seed=seed,
+    )
+    sampled = bench.sample.under(plan) if plan is not None else None
+    return Check(
+        name,
+        inter_arrival,
+        run.delays.mean_s,
+        run.under_way / max(1, run.arrived),
+        run.tuple_utility_loss,
+        run.value_utility_loss,
+        sampled.tuple_utility_loss if sampled is not None else 0.0,
+        sampled.value_utility_loss if sampled is not None else 0.0,
+    )
 
 
 def _some(settings: Settings, points: tuple[float, ...]) -> tuple[float, ...]:

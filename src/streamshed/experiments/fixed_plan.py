@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from streamshed.control import Controller, LoadSample, Outlook
@@ -12,21 +12,6 @@ from streamshed.load import Admission
 from streamshed.network import Network, Spec, Statistics
 from streamshed.planning import DropPlan, Planner
 from streamshed.workload import Constant
-
-
-@dataclass(frozen=True)
-class Simulated:
-    """What the simulator showed.
-
-    Attributes:
-        reached: tuples that reached each output.
-        last_delay_s: mean delay of the tuples that arrived in the last control period in which any got through.
-        under_way: the share of the tuples that were still in queues at the end.
-    """
-
-    reached: Mapping[str, int]
-    last_delay_s: float
-    under_way: float
 
 
 class _Always(Controller):
@@ -68,7 +53,7 @@ class _GivenByValue(_Given):
 
 def simulate_plan(
     spec: Spec, plan: DropPlan | None, *, by_value: bool, capacity: float, rate_tps: float, seconds: float, seed: int
-) -> Simulated:
+) -> SimResult:
     """Run a network under a plan.
 
     Rates are scaled to a common total, and costs so that the capacity is one processor: proportions, and so the plan,
@@ -86,7 +71,7 @@ def simulate_plan(
     faster = rate_tps / sum(spec.rates.values())
     rates = {stream: rate * faster for stream, rate in spec.rates.items()}
     costs = {operator: cost / faster / capacity for operator, cost in spec.statistics.costs.items()}
-    result: SimResult = simulate(
+    return simulate(
         spec.network,
         replace(spec.statistics, costs=costs),
         {stream: Constant(rate) for stream, rate in rates.items()},
@@ -96,9 +81,3 @@ def simulate_plan(
         tick_s=0.1,
         seed=seed,
     )
-    reached = {}
-    for output in spec.network.outputs:
-        arc = spec.network.arcs_into[output.id][0].id
-        reached[output.id] = result.entered[arc] - result.dropped_on.get(arc, 0)
-    delays = result.series.delay_mean_s
-    return Simulated(reached, float(delays[delays == delays][-1]), result.under_way / max(1, result.arrived))

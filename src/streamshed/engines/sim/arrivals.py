@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -65,8 +66,8 @@ class Arrivals:
         at = tuples.at(ids)
         for slot, salt, draw in self._values:
             tuples.values[slot][at] = draw(unit(hash64(self._seed, salt, index)))
-        cuts = np.searchsorted(times_s, edges_s[1:-1], side="left")
-        return list(zip(np.split(ids, cuts), np.split(times_s, cuts), strict=True))
+        cuts = [0, *np.searchsorted(times_s, edges_s[1:-1], side="left").tolist(), len(times_s)]
+        return [(ids[a:b], times_s[a:b]) for a, b in pairwise(cuts)]
 
     def _even(self, edges_s: Times) -> Times:
         # A tuple that arrives on an edge belongs to the tick that begins there.

@@ -7,10 +7,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from streamshed.engines.sim.result import GROWTH, SMALLEST_S, STEPS, Delays, Series
+from streamshed.engines.sim.gauges import DelayCounts
+from streamshed.engines.sim.result import Delays, Series
 from streamshed.engines.sim.tuples import DELIVERED, DROPPED, Ids, Times, Tuples
-
-_LOG_GROWTH = math.log(GROWTH)
 
 
 class Measures:
@@ -28,11 +27,9 @@ class Measures:
         self.delivered = self.dropped = self.filtered = 0
         self.delayed = 0
         self.violations_s = self.overshoot_s = 0.0
-        self._got_through = 0
         self._fresh: list[tuple[Times, Times, NDArray[np.uint8]]] = []
         self._period_s = period_s
-        self._steps = np.zeros(STEPS)
-        self._delay_sum_s = self._delay_max_s = 0.0
+        self._delays = DelayCounts()
         self._counts = np.zeros(periods + 1)
         self._sums_s = np.zeros(periods + 1)
         self._maxima_s = np.zeros(periods + 1)
@@ -72,12 +69,8 @@ class Measures:
         return delay_s
 
     def _count(self, arrived_s: Times, delay_s: Times) -> None:
-        self._got_through += len(delay_s)
+        self._delays.add(delay_s)
         longest_s = float(delay_s.max())
-        self._delay_sum_s += float(delay_s.sum())
-        self._delay_max_s = max(self._delay_max_s, longest_s)
-        step = np.ceil(np.log(np.maximum(delay_s, SMALLEST_S) / SMALLEST_S) / _LOG_GROWTH).astype(np.int64)
-        self._steps += np.bincount(np.minimum(step, STEPS - 1), minlength=STEPS)
         if longest_s > self.target_s:
             beyond_s = delay_s[delay_s > self.target_s] - self.target_s
             self.violations_s += float(beyond_s.sum())
@@ -104,8 +97,7 @@ class Measures:
     @property
     def delays(self) -> Delays:
         """Of all that got through."""
-        mean_s = self._delay_sum_s / self._got_through if self._got_through else 0.0
-        return Delays(self._steps, mean_s, self._delay_max_s)
+        return self._delays.delays
 
     @property
     def tuples_s(self) -> tuple[Times, Times]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from streamshed.engines.sim.queues import ArcQueue
 from streamshed.engines.sim.tuples import Ids, Mask, Times, Tuples
 from streamshed.engines.sim.values import Slots, order_rank, value_test
 from streamshed.load import out_selectivity
-from streamshed.network import Arc, Filter, Network, Operator, Output, Split, Statistics, Stream
+from streamshed.network import Arc, Filter, Join, Network, Operator, Output, Split, Statistics, Stream
 from streamshed.network.expressions import RangeTest, columns_used
 from streamshed.planning.ranks import RankedLocation
 from streamshed.workload.hashing import hash64, unit
@@ -22,6 +23,19 @@ Choice = Callable[[Tuples, Ids, Ids], "Mask | Counts"]
 
 
 _COIN_SALT = 1 << 48
+_SAMPLE = 256
+
+
+class Gauge(ABC):
+    """Counts what an output gets."""
+
+    @abstractmethod
+    def deliver(self, tuples: Tuples, at: Ids, times_s: Times) -> None:
+        """Tuples have reached it at some times."""
+
+    @abstractmethod
+    def lose(self, tuples: Tuples, at: Ids) -> None:
+        """Tuples would have reached it, had they not been dropped."""
 
 
 class Out:
@@ -36,6 +50,7 @@ class Out:
         threshold: the share to drop.
         entered: tuples that came to the drop.
         dropped: those among them that it dropped.
+        gauge: counts what the output at its end gets, where there is one.
     """
 
     def __init__(self, arc: Arc, choice: Choice | None) -> None:
@@ -47,11 +62,17 @@ class Out:
         self.threshold = 0.0
         self.entered = 0
         self.dropped = 0
+        self.gauge: Gauge | None = None
         self._by_value: tuple[int, Callable[[Times, Times], Times]] | None = None
 
     def rank_by_value(self, slot: int, rank: Callable[[Times, Times], Times]) -> None:
         """Let the drop go by the values in a slot."""
         self._by_value = (slot, rank)
+
+    @property
+    def is_by_value(self) -> bool:
+        """Whether its drop looks at values."""
+        return self._by_value is not None
 
     def ranks(self, tuples: Tuples, at: Ids) -> Times:
         """The places of tuples in the order in which this arc gives them up."""
@@ -60,6 +81,36 @@ class Out:
             return ranks
         slot, rank = self._by_value
         return rank(tuples.values[slot][at], ranks)
+
+
+class Sides:
+    """What the two sides of a join know of one another.
+
+    Partners hash to one rank, so a tuple meets its partner if that rank is not dropped on the other side. What a tuple
+    takes over from its partner are values of one that was seen there lately.
+
+    Attributes:
+        shares: of the undropped tuples of each side, how many come.
+    """
+
+    def __init__(self, slots: tuple[frozenset[int], frozenset[int]]) -> None:
+        self.shares = [1.0, 1.0]
+        self._own = slots
+        self._seen: tuple[dict[int, Times], dict[int, Times]] = ({}, {})
+
+    def meet(self, tuples: Tuples, ids: Ids, at: Ids, side: int) -> None:
+        """Show tuples of one side to the other, and let them take over its values."""
+        for slot in self._own[side]:
+            self._seen[side][slot] = tuples.values[slot][at[-_SAMPLE:]]
+        for slot in self._own[1 - side] - self._own[side]:
+            seen = self._seen[1 - side].get(slot)
+            if seen is not None:
+                tuples.values[slot][at] = seen[ids % len(seen)]
+
+    def partnered(self, tuples: Tuples, at: Ids, side: int) -> Mask | None:
+        """Which tuples of a side have a partner; None if all have."""
+        share = self.shares[1 - side]
+        return None if share >= 1 else tuples.rank[at] >= 1 - share
 
 
 class Place:
@@ -71,6 +122,8 @@ class Place:
         salt: tells its random numbers from those of others.
         inputs: the arcs that lead here.
         outs: the arcs that lead on.
+        gauges: count what outputs get, where it is the aggregate that makes their tuples.
+        sides: of a join.
         is_listed: whether its processor has it on the list of those with something to do.
     """
 
@@ -80,6 +133,8 @@ class Place:
         self.salt = salt
         self.inputs: list[Out] = []
         self.outs: list[Out] = []
+        self.gauges: list[Gauge] = []
+        self.sides: Sides | None = None
         self.is_listed = False
 
     def longest_waiting(self) -> Out:
@@ -147,7 +202,12 @@ class Places:
             slot = self.slots.slot(arcs[location.arc], location.column) if location.column is not None else None
             if slot is not None:
                 self.outs[location.arc].rank_by_value(slot, order_rank(location.order))
-        self.may_repeat = self._may_repeat()
+        above = self._streams_above()
+        self.may_repeat = self._may_repeat(above)
+        for node in network.operators:
+            if isinstance(node, Join):
+                left, right = (self._slots_of(above[arc.source]) for arc in network.arcs_into[node.id])
+                self.places[node.id].sides = Sides((left, right))
 
     def _looked_at(self) -> list[tuple[Arc, str]]:
         """The columns that predicates and value graphs look at, and on which arcs."""
@@ -191,17 +251,25 @@ class Places:
         salt = _COIN_SALT + (self._salts[node.id] << 16) + (branches.index(arc.branch or "") + 1 if branches else 0)
         return _coin(out_selectivity(self._statistics, arc), self._seed, salt)
 
-    def _may_repeat(self) -> bool:
-        """Whether a train may hold two copies of one tuple: where paths of a stream meet again, or tuples multiply."""
-        above: dict[str, set[str]] = {}
+    def _streams_above(self) -> dict[str, frozenset[str]]:
+        above: dict[str, frozenset[str]] = {}
         for node in self.network.nodes.values():
-            above[node.id] = {node.id} if isinstance(node, Stream) else set()
+            sources = [arc.source for arc in self.network.arcs_into[node.id] if not arc.is_entry]
+            own = {node.id} if isinstance(node, Stream) else set[str]()
+            above[node.id] = frozenset(own).union(*(above[source] for source in sources))
+        return above
+
+    def _slots_of(self, streams: frozenset[str]) -> frozenset[int]:
+        return frozenset(slot for stream in streams for slot in self.slots.of_stream(stream).values())
+
+    def _may_repeat(self, above: Mapping[str, frozenset[str]]) -> bool:
+        """Whether a train may hold two copies of one tuple: where paths of a stream meet again, or tuples multiply."""
+        if any(share > 1 for share in self._statistics.selectivities.values()):
+            return True
+        for node in self.network.operators:
+            met: set[str] = set()
             for arc in self.network.arcs_into[node.id]:
-                if arc.is_entry:
-                    continue
-                if above[node.id] & above[arc.source]:
+                if met & above[arc.source]:
                     return True
-                above[node.id] |= above[arc.source]
-                if self._statistics.selectivity(arc.source) > 1 and not isinstance(node, Stream):
-                    return True
+                met |= above[arc.source]
         return False

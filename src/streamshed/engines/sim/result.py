@@ -18,8 +18,8 @@ class Series:
         time_s: when the period ended.
         arrived: tuples that arrived in it.
         admitted: those among them that were let into the network.
-        finished: tuples that left the network in it.
-        outstanding: tuples in the network at its end.
+        finished: tuples that left the virtual queue in it: in full tuples where a planner decides, as the next too.
+        outstanding: the length of the virtual queue at its end.
         busy_s: processing time spent on tuples.
         cost_s: processing time per finished tuple; NaN where none was finished.
         delay_mean_s: mean delay of the tuples that *arrived* in it and got through; NaN where none did.
@@ -71,6 +71,37 @@ def step_end_s(step: int) -> float:
 
 
 @dataclass(frozen=True)
+class OutputResult:
+    """What one output got.
+
+    Tuples are counted where they reach the output; if it shows an aggregate, where they go into that. What it would
+    have got without drops is known: dropped tuples are followed to where they would have ended.
+
+    Attributes:
+        output: its id.
+        weight: how much it counts.
+        delivered: tuples that reached it.
+        lost: tuples that would have, had they not been dropped.
+        tuple_utility: mean utility per tuple by the loss tolerance, each control period an epoch.
+        value_utility: the share of the value that was delivered; of the tuples, where there is no value graph.
+        delays: of what was delivered.
+    """
+
+    output: str
+    weight: float
+    delivered: int
+    lost: int
+    tuple_utility: float
+    value_utility: float
+    delays: Delays
+
+    @property
+    def share(self) -> float:
+        """The share of its tuples that it got; 1 where there were none."""
+        return self.delivered / (self.delivered + self.lost) if self.delivered + self.lost else 1.0
+
+
+@dataclass(frozen=True)
 class SimResult:
     """A run in numbers.
 
@@ -93,6 +124,8 @@ class SimResult:
         executions: operator executions, one per tuple and operator.
         dropped_on: tuples dropped on each arc that had a drop.
         entered: tuples that came to each arc's drop.
+        outputs: what each output got.
+        work_s: processing time spent on tuples.
         series: by control period.
         arrivals_s: when each tuple that got through arrived, in the order of leaving; empty unless asked for.
         departures_s: when it left.
@@ -113,6 +146,8 @@ class SimResult:
     executions: int
     dropped_on: Mapping[str, int]
     entered: Mapping[str, int]
+    outputs: Mapping[str, OutputResult]
+    work_s: float
     series: Series
     arrivals_s: Times
     departures_s: Times
@@ -121,3 +156,17 @@ class SimResult:
     def loss(self) -> float:
         """The share of the tuples that was dropped."""
         return self.dropped / self.arrived if self.arrived else 0.0
+
+    @property
+    def tuple_utility_loss(self) -> float:
+        """The weighted mean of what the outputs lost in tuple utility, from 0 to 1."""
+        return self._mean_loss({name: output.tuple_utility for name, output in self.outputs.items()})
+
+    @property
+    def value_utility_loss(self) -> float:
+        """The weighted mean of what the outputs lost in value utility, from 0 to 1."""
+        return self._mean_loss({name: output.value_utility for name, output in self.outputs.items()})
+
+    def _mean_loss(self, utilities: Mapping[str, float]) -> float:
+        weights = {name: output.weight for name, output in self.outputs.items()}
+        return sum(weights[name] * (1 - utility) for name, utility in utilities.items()) / sum(weights.values())
