@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
     from rich.table import Table
 
     from streamshed.engines.sim import SimResult
@@ -143,7 +145,7 @@ def control(
             task = progress.add_task(name, total=seconds)
             runs[name] = run_controller(
                 controller, arrivals, cost=costs, plant=plant, planner=decides, target_s=target, period_s=period,
-                seconds=seconds, seed=seed, progress=lambda now_s, task=task: progress.update(task, completed=now_s),
+                seconds=seconds, seed=seed, progress=partial(_advance, progress, task),
             )  # fmt: skip
     scores = {name: Score.of(run) for name, run in runs.items()}
     demand = mean_load(arrivals, costs, seconds)
@@ -159,12 +161,16 @@ def control(
         console.print(f"Figure: {figure}", style="dim", soft_wrap=True, markup=False)
 
 
-def _progress():  # type: ignore[no-untyped-def]
+def _progress() -> Progress:
     from rich.console import Console
     from rich.progress import Progress
 
     console = Console(stderr=True)
     return Progress(console=console, transient=True, disable=not console.is_terminal)
+
+
+def _advance(progress: Progress, task: TaskID, now_s: float) -> None:
+    progress.update(task, completed=now_s)
 
 
 def _table(title: str, scores: Mapping[str, Score], least: float | None) -> Table:
@@ -175,8 +181,8 @@ def _table(title: str, scores: Mapping[str, Score], least: float | None) -> Tabl
     from streamshed.control import CONTROLLERS
 
     table = Table(title=Text(title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("controller")
-    for heading in ("violations", "delayed", "overshoot", "loss", "violations / CTRL's", "loss / CTRL's"):
+    table.add_column("controller", no_wrap=True)
+    for heading in ("violations (s)", "delayed", "overshoot (s)", "loss", "violations\n/ CTRL's", "loss\n/ CTRL's"):
         table.add_column(heading, justify="right")
     reference = scores.get("ctrl")
     for name, score in scores.items():
@@ -185,16 +191,16 @@ def _table(title: str, scores: Mapping[str, Score], least: float | None) -> Tabl
             relative = [ratio(score.violations_s, reference.violations_s), ratio(score.loss, reference.loss)]
         table.add_row(
             CONTROLLERS[name].title,
-            f"{score.violations_s:,.1f} s",
+            f"{score.violations_s:,.1f}",
             f"{score.delayed:,}",
-            f"{score.overshoot_s:.2f} s",
+            f"{score.overshoot_s:.2f}",
             f"{score.loss:.2%}",
             *relative,
         )
     if least is not None:
         last = ratio(least, reference.loss) if reference is not None else ""
         table.add_section()
-        table.add_row("least loss without delay", "0.0 s", "0", "0.00 s", f"{least:.2%}", "", last, style="dim")
+        table.add_row("least without delay", "0.0", "0", "0.00", f"{least:.2%}", "", last, style="dim")
     return table
 
 

@@ -15,6 +15,8 @@ from typing import ClassVar
 
 from streamshed.load import Admission
 
+_NO_COST_S, _NO_TUPLE = 1e-12, 1e-9  # less is rounding, not work
+
 
 @dataclass(frozen=True)
 class Outlook:
@@ -90,8 +92,8 @@ class LoadSample:
     def cost_s(self) -> float | None:
         """Processing time of a full tuple, c(k); None where nothing was finished."""
         busy_s = self.duration_s if self.busy_s is None else self.busy_s
-        cost_s = busy_s / self.departed if self.departed > 0 else 0.0
-        return cost_s if cost_s > 0 else None
+        cost_s = busy_s / self.departed if self.departed > _NO_TUPLE else 0.0
+        return cost_s if cost_s > _NO_COST_S else None
 
     @property
     def outlook(self) -> Outlook:

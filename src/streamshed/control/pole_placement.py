@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from streamshed.control.rate import HEADROOM, Period, RateController
@@ -111,8 +110,6 @@ class PolePlacementController(RateController):
         error_s = self.target_s - period.delay_s(self.headroom)
         gain = self.headroom / (period.cost_s * period.length_s)
         growth_tps = gain * (self.gains.b0 * error_s + self.gains.b1 * self._error_s) - self.gains.a * self._growth_tps
-        if not math.isfinite(growth_tps):
-            growth_tps = 0.0
         rate_tps = growth_tps + period.departure_tps
         if self.anti_windup:
             growth_tps = min(max(rate_tps, 0.0), period.arrival_tps) - period.departure_tps

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 PAPERS = ("ctrl", "baseline", "aurora")
 NAMES = (*PAPERS, "deadline", "deadline-on-arrival")
 TRACE_STARTS_S = (0.0, 2500.0)
-QUICK_SECONDS = 60.0
+QUICK_SECONDS = 20.0
 GOAL, GOAL_OVERLOADED = (1 / 20, 1.02), (1 / 50, 1.01)
 """What ours is to reach: violations and loss relative to CTRL's; the second from 1.3 times the capacity on."""
 OVERLOADED = 1.3
@@ -144,7 +144,8 @@ def compare_controllers(settings: Settings) -> Reproduction:
     )
 
 
-def _times(score: float, reference: float) -> float:
+def times(score: float, reference: float) -> float:
+    """How many times the reference a score is."""
     return score / reference if reference > 0 else (1.0 if score == 0 else float("inf"))
 
 
@@ -171,18 +172,18 @@ def _relative(
     claims = []
     for name, title, factor in (("aurora", "AURORA", 205.0), ("baseline", "BASELINE", 23.0)):
         here = {
-            load: _times(scores[load, "varying"][name].violations_s, scores[load, "varying"]["ctrl"].violations_s)
+            load: times(scores[load, "varying"][name].violations_s, scores[load, "varying"]["ctrl"].violations_s)
             for load in (web, "pareto 1")
         }
-        under = {change: _times(of[name].violations_s, of["ctrl"].violations_s) for change, of in disturbances.items()}
+        under = {change: times(of[name].violations_s, of["ctrl"].violations_s) for change, of in disturbances.items()}
         worst = max(under, key=lambda change: under[change])
-        shown = ", ".join(f"{times:.1f}× ({load})" for load, times in here.items())
+        shown = ", ".join(f"{ratio:.1f}× ({load})" for load, ratio in here.items())
         claims.append(
             judged(
                 f"{title} has more accumulated violations than CTRL (fig. 12)",
                 f"{factor:.0f}× on 'Web', similar on 'Pareto'",
                 shown,
-                all(times > 1 for times in here.values()),
+                all(ratio > 1 for ratio in here.values()),
                 otherwise="where queue and cost are measured exactly, correcting everything within one period is "
                 "right, and CTRL's slower approach stays above the target for longer",
             )
@@ -192,13 +193,13 @@ def _relative(
                 f"{title} has about {factor:.0f}× CTRL's violations (fig. 12), to within a factor of two",
                 f"{factor:.0f}×",
                 f"{shown}; under disturbances from {min(under.values()):.1f}× to {under[worst]:.1f}× ({worst})",
-                any(factor / 2 <= times <= 2 * factor for times in (*here.values(), *under.values())),
+                any(factor / 2 <= ratio <= 2 * factor for ratio in (*here.values(), *under.values())),
                 otherwise="the factor depends on the trace of costs and on how the engine's measurements err, which "
                 "the paper does not give; none of the disturbances tried here comes near",
             )
         )
     losses = {
-        (load, name): _times(scores[load, "varying"][name].loss, scores[load, "varying"]["ctrl"].loss)
+        (load, name): times(scores[load, "varying"][name].loss, scores[load, "varying"]["ctrl"].loss)
         for load in (web, "pareto 1")
         for name in ("aurora", "baseline")
     }
@@ -206,9 +207,9 @@ def _relative(
         judged(
             "All lose about the same, AURORA slightly less (fig. 12)",
             "AURORA / CTRL: 0.986 (Web), 0.987 (Pareto)",
-            ", ".join(f"{name.upper()} / CTRL: {times:.3f} ({load})" for (load, name), times in losses.items()),
-            all(0.95 <= times <= 1.05 for times in losses.values())
-            and all(times <= 1 for (_, name), times in losses.items() if name == "aurora"),
+            ", ".join(f"{name.upper()} / CTRL: {ratio:.3f} ({load})" for (load, name), ratio in losses.items()),
+            all(0.95 <= ratio <= 1.05 for ratio in losses.values())
+            and all(ratio <= 1 for (_, name), ratio in losses.items() if name == "aurora"),
             otherwise="a backlog that is never worked off counts neither as loss nor, while it is under way, as delay: "
             "the larger AURORA's is at the end, the less it seems to lose",
         )
@@ -224,7 +225,7 @@ def _draw_relative(scores: Mapping[tuple[str, str], Mapping[str, Score]], web: s
         for i, name in enumerate(NAMES):
             heights = [
                 max(
-                    _times(
+                    times(
                         getattr(scores[load, "varying"][name], measure),
                         getattr(scores[load, "varying"]["ctrl"], measure),
                     ),
@@ -324,8 +325,8 @@ def _aurora_claims(
         judged(
             "AURORA with H = 0.96 has no violations on 'Pareto', but loses 37 % more than CTRL (fig. 16)",
             "no violations, 37 % more loss",
-            f"violations {pareto.violations_s:,.0f} s, loss {_times(pareto.loss, ctrl.loss) - 1:+.0%} against CTRL",
-            pareto.violations_s == 0 and 1.2 <= _times(pareto.loss, ctrl.loss) <= 1.6,
+            f"violations {pareto.violations_s:,.0f} s, loss {times(pareto.loss, ctrl.loss) - 1:+.0%} against CTRL",
+            pareto.violations_s == 0 and 1.2 <= times(pareto.loss, ctrl.loss) <= 1.6,
             otherwise="one per cent less capacity can cost only about one per cent of what arrives; 37 % more loss "
             "needs a small loss to begin with, and then there is no lasting overload",
         ),
@@ -353,7 +354,7 @@ def _goals(
         ]
         rows.append((load, cost, demand, "least loss without delay", 0.0, 0, 0.0, least))
         ours, ctrl = of["deadline"], of["ctrl"]
-        violations, loss = _times(ours.violations_s, ctrl.violations_s), _times(ours.loss, ctrl.loss)
+        violations, loss = times(ours.violations_s, ctrl.violations_s), times(ours.loss, ctrl.loss)
         if ours.violations_s < FEW_S and ctrl.violations_s < FEW_S:
             violations = 0.0
         most_violations, most_loss = GOAL_OVERLOADED if demand >= OVERLOADED else GOAL
@@ -362,7 +363,7 @@ def _goals(
             missed["violations"].append(f"{load}, {cost} cost: {violations:.3f}×")
         if loss > most_loss:
             missed["loss"].append(
-                f"{load}, {cost} cost: {loss:.3f}× (without delay at least {_times(least, ctrl.loss):.3f}×)"
+                f"{load}, {cost} cost: {loss:.3f}× (without delay at least {times(least, ctrl.loss):.3f}×)"
             )
         bounded = bounded and ours.loss <= least + 0.005
     columns = ("load", "cost", "mean_load", "controller", "violations_s", "delayed", "overshoot_s", "loss")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from streamshed.control import HEADROOM, Controller, controller_named
+from streamshed.control import HEADROOM, Controller, RateController, controller_named
 from streamshed.engines.sim import SimResult, simulate
 from streamshed.errors import InvalidValueError
 from streamshed.load import load_coefficients
@@ -27,6 +27,8 @@ PERIOD_S = 1.0
 SECONDS = 400.0
 COSTS: Mapping[str, CostTrace] = {"constant": ConstantCost(), "varying": VaryingCost()}
 """Per-tuple costs over time: always the same, or with the shapes of figure 14."""
+STEP_S, COIN_STEP_S = 0.02, 0.05
+"""How often the simulator asks a controller that decides on every tuple, and one that decides once a period."""
 TRACE_SCALE = 2.0
 """With this factor the paper's trace is an overload: 1.4 times the capacity."""
 
@@ -47,6 +49,11 @@ class Plant:
     def stream(self) -> str:
         """The id of its one stream."""
         return self.network.streams[0].id
+
+    @property
+    def is_queue(self) -> bool:
+        """Whether it is a single queue."""
+        return len(self.network.operators) == 1
 
 
 def virtual_queue() -> Plant:
@@ -91,6 +98,9 @@ def operator_network() -> Plant:
 # --- loads ----------------------------------------------------------------------------------------------------------
 
 
+_WARM_UP_BINS = 1000  # before the beginning, so that sources are not all on at once
+
+
 def web_like(mean_tps: float, seconds: float, seed: int = 0) -> ArrivalPattern:
     """Self-similar traffic for those who have no trace: many sources, each on and off for Pareto-distributed times.
 
@@ -99,11 +109,11 @@ def web_like(mean_tps: float, seconds: float, seed: int = 0) -> ArrivalPattern:
     """
     generator = np.random.default_rng([seed, 60])
     bins = round(seconds * 10)
+    spells = bins + _WARM_UP_BINS
     active = np.zeros(bins + 1)
     for _ in range(60):
-        spells = np.ceil(10 * (generator.pareto(1.4, 2 * bins) + 1) * np.tile([0.3, 0.6], bins)).astype(np.int64)
-        ends = np.minimum(np.cumsum(spells) - int(generator.integers(0, 30)), bins)
-        ends = np.maximum(ends, 0)
+        lengths = np.ceil(10 * (generator.pareto(1.4, 2 * spells) + 1) * np.tile([0.3, 0.6], spells)).astype(np.int64)
+        ends = np.clip(np.cumsum(lengths) - _WARM_UP_BINS, 0, bins)
         np.add.at(active, np.concatenate([[0], ends[1:-1:2]]), 1.0)
         np.add.at(active, ends[0::2], -1.0)
     rates = np.cumsum(active)[:-1]
@@ -199,6 +209,8 @@ def run_controller(
     plant = plant or virtual_queue()
     if isinstance(controller, str):
         controller = controller_named(controller, target_s)
+    # A coin that is the same for a whole period needs no finer steps; on one queue delays are exact all the same.
+    step_s = COIN_STEP_S if isinstance(controller, RateController) and plant.is_queue else STEP_S
     return simulate(
         plant.network,
         plant.statistics,
@@ -211,7 +223,8 @@ def run_controller(
         period_s=period_s,
         headroom=HEADROOM,
         cost=cost,
-        tick_s=min(0.01, period_s / 4),
+        tick_s=min(step_s, period_s / 4),
+        train_s=step_s,
         seed=seed,
         progress=progress,
     )

@@ -32,7 +32,7 @@ class _Disturbed(Controller):
         self._measurement = measurement
 
     @property
-    def target_s(self) -> float:  # type: ignore[override]
+    def target_s(self) -> float:
         return self._inner.target_s
 
     @target_s.setter
@@ -62,5 +62,7 @@ def disturbed(controller: Controller, *, lag: int = 0, noise: float = 0.0, seed:
         noise: standard deviation of the logarithm of the factor by which the cost is off.
         seed: of the noise.
     """
+    if lag == 0 and noise == 0:
+        return controller
     kind = _DisturbedHolding if isinstance(controller, HoldingController) else _Disturbed
     return kind(controller, _Measurement(lag, noise, seed))
