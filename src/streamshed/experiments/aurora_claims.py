@@ -343,7 +343,7 @@ def _beyond_the_figures(rates: Measurements, sharing: Measurements, checks: Sequ
             f"{max(c.under_way for c in shed):.2%} of the tuples still in queues at the end and "
             f"{max(c.delay_s for c in shed):.3f} s of mean delay with drops; "
             f"{min(c.under_way for c in crowded):.0%} or more of the tuples still in queues without",
-            max(c.under_way for c in shed) < 0.01 and min(c.under_way for c in crowded) > 0.1,
+            max(c.under_way for c in shed) < 0.05 and min(c.under_way for c in crowded) > 0.1,
             otherwise="the load after shedding is still above what the processor can take",
         ),
         judged(

@@ -51,9 +51,9 @@ SIMULATED, QUICK_SIMULATED = 3, 1
 """Networks that go through the simulator as well."""
 SIMULATED_PLANNERS = ("semantic", "roadmap", "input-uniform")
 SIMULATED_RATES = (8, 5, 3)
-SIMULATED_TPS = 20_000.0
-SIMULATED_S, QUICK_SIMULATED_S = 5.0, 1.0
-HEADROOM = 0.95
+SIMULATED_TPS = 80_000.0
+SIMULATED_S, QUICK_SIMULATED_S = 5.0, 2.5
+HEADROOM = 0.9
 """H of section 3, for the plans in the simulator: at all of the capacity a queue that has formed would stay."""
 
 
@@ -240,17 +240,17 @@ def measure_simulated(settings: Settings) -> tuple[Check, ...]:
 def _check(bench: _Bench, name: str, inter_arrival: float, seconds: float, seed: int) -> Check:
     capacity = bench.full_load / (1 + excess(inter_arrival))
     planner = planner_named(name) if name != "none" else None
-    plan = bench.plan(planner, HEADROOM * capacity) if planner is not None else None
+    keep = HEADROOM * capacity / bench.full_load
     run = simulate_plan(
         bench.spec,
-        plan,
-        by_value=planner is not None and planner.by_value,
+        planner,
+        keep=keep,
         capacity=capacity,
         rate_tps=SIMULATED_TPS,
         seconds=seconds,
         seed=seed,
     )
-    sampled = bench.sample.under(plan) if plan is not None else None
+    sampled = bench.sample.under(bench.plan(planner, keep * bench.full_load)) if planner is not None else None
     return Check(
         name,
         inter_arrival,
