@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _INK, _FAINT = "#222222", "#8a8a8a"
 _COLOURS = {"without": "#D55E00", "with": "#0072B2"}
+_OTHERS = ("#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
 def write_day_figure(runs: Mapping[str, Run], file: Path) -> None:
@@ -27,7 +28,7 @@ def write_day_figure(runs: Mapping[str, Run], file: Path) -> None:
     figure = Figure(figsize=(10.5, 7.2), facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
     delay, rates, lost = figure.subplots(3, 1, sharex=True, height_ratios=(3, 2, 1.4))
-    last = next(reversed(list(runs.values())))
+    last = runs.get("with") or next(iter(runs.values()))
     for kind, run in runs.items():
         _delays(delay, run, kind)
     delay.axhline(last.target_s, color=_INK, linewidth=1, linestyle=(0, (4, 2)))
@@ -37,9 +38,9 @@ def write_day_figure(runs: Mapping[str, Run], file: Path) -> None:
     delay.set_yscale("log")
     delay.set_ylabel("delay (s)")
     delay.yaxis.set_major_formatter("{x:g}")
-    delay.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.6, 1.0), fontsize=9)
+    delay.legend(frameon=False, loc="upper left", fontsize=9)
     delay.set_title(
-        f"The same day {' and '.join(f'{kind} shedding' for kind in runs)}",
+        "The same day without and with shedding" if len(runs) > 1 else "A day with shedding",
         loc="left", fontsize=14, fontweight="bold", color=_INK,
     )  # fmt: skip
     _rates(rates, last)
@@ -51,15 +52,25 @@ def write_day_figure(runs: Mapping[str, Run], file: Path) -> None:
         figure.savefig(stream, format=file.suffix.lower()[1:], dpi=150)
 
 
+def called(kind: str) -> str:
+    """The name of a run for people.
+
+    >>> called("without"), called("with-ctrl")
+    ('without shedding', 'with shedding, ctrl')
+    """
+    base, _, controller = kind.partition("-")
+    return f"{base} shedding" + (f", {controller}" if controller else "")
+
+
 def _delays(axes: Axes, run: Run, kind: str) -> None:
     batches = [batch for batch in run.batches if batch.sample.delay_p50_s is not None]
     times = [batch.sample.time_s - run.epoch_s for batch in batches]
-    colour = _COLOURS[kind]
+    colour = _COLOURS.get(kind) or _OTHERS[len(kind) % len(_OTHERS)]
     middle = [batch.sample.delay_p50_s or 0.0 for batch in batches]
     slow = [batch.sample.delay_p99_s or 0.0 for batch in batches]
     axes.fill_between(times, middle, slow, color=colour, alpha=0.25, linewidth=0)
-    axes.plot(times, slow, color=colour, linewidth=1.8, label=f"{kind} shedding, 99 % of each batch")
-    axes.plot(times, middle, color=colour, linewidth=1, label=f"{kind} shedding, half of it")
+    axes.plot(times, slow, color=colour, linewidth=1.8, label=f"{called(kind)}: 99 % of each batch")
+    axes.plot(times, middle, color=colour, linewidth=1, label=f"{called(kind)}: half of it")
 
 
 def _rates(axes: Axes, run: Run) -> None:

@@ -30,6 +30,10 @@ def demo(
     planner: Annotated[
         str, typer.Option("--planner", "-p", metavar="NAME", help="Decides where to drop.")
     ] = "semantic",
+    controllers: Annotated[
+        str,
+        typer.Option("--controller", metavar="NAMES", help="Decides how much; several (a,b,c) play the day once each."),
+    ] = "batch",
     compare: Annotated[
         bool, typer.Option("--compare/--no-compare", help="Play the day without shedding first, to compare.")
     ] = True,
@@ -46,11 +50,12 @@ def demo(
     """
     from rich.console import Console
 
-    from streamshed.cli.day_figure import write_day_figure
+    from streamshed.cli.day_figure import called, write_day_figure
     from streamshed.cli.examples import example_path
     from streamshed.cli.export import write_json
     from streamshed.cli.figure import check_figure
     from streamshed.cli.quiet import quiet_start
+    from streamshed.control import controller_named
     from streamshed.engines.spark.session import session
     from streamshed.experiments.overload import CALIBRATION, CALM_LOAD, Day, find_capacity, play
     from streamshed.network import load_spec
@@ -62,9 +67,14 @@ def demo(
     check_range("demo", "--target", target, 0.5, 600)
     check_figure(figure, 1.0)
     planner_named(planner)
+    names = [name.strip() for name in controllers.split(",")]
+    for name in names:
+        controller_named(name, target)
     console = Console()
     spec = load_spec(example_path("expressway"))
-    kinds = (_WITHOUT, _WITH) if compare else (_WITH,)
+    # The JSON has `without` and `with`; further controllers are `with-NAME`.
+    shedding = {_WITH if name == names[0] else f"{_WITH}-{name}": name for name in names}
+    kinds = {**({_WITHOUT: None} if compare else {}), **shedding}
     directory = _scratch()
     try:
         console.print("Starting Spark")
@@ -79,11 +89,11 @@ def demo(
                 steps.say(_describe(capacity, target))
                 day = Day(CALM_LOAD * capacity.rate_tps, factor * capacity.rate_tps, seconds)
                 runs: dict[str, Run] = {}
-                for kind in kinds:
-                    steps.begin(f"playing the day {kind} shedding", seconds + 4)
+                for kind, controller in kinds.items():
+                    steps.begin(f"playing the day {called(kind)}", seconds + 4)
                     runs[kind] = play(
-                        spark, spec, day, target, directory / kind, shed=kind == _WITH, planner=planner,
-                        on_batch=steps.on_batch,
+                        spark, spec, day, target, directory / kind, shed=controller is not None, planner=planner,
+                        controller=controller or names[0], on_batch=steps.on_batch,
                     )  # fmt: skip
         finally:
             spark.stop()
@@ -100,6 +110,7 @@ def demo(
             "factor": factor,
             "seconds": seconds,
             "planner": planner,
+            "controllers": names,
             **{kind: run.summary().to_json() for kind, run in runs.items()},
         }
         write_json(json_file, document)
@@ -204,11 +215,13 @@ def _describe(capacity: Capacity, target_s: float) -> str:
 def _summary(runs: dict[str, Run]) -> Table:
     from rich.table import Table
 
+    from streamshed.cli.day_figure import called
+
     of_runs = {kind: run.summary() for kind, run in runs.items()}
     table = Table(box=None, pad_edge=False, title_justify="left")
     table.add_column("")
     for kind in of_runs:
-        table.add_column(f"{kind} shedding", justify="right")
+        table.add_column(called(kind), justify="right")
     rows: list[tuple[str, Callable[..., str]]] = [
         ("within the target", lambda s: f"{s.within_target:.1%}"),
         ("delay p50", lambda s: f"{s.p50_s:.2f} s"),

@@ -25,23 +25,28 @@ CONTROLLERS: dict[str, type[Controller]] = {
 """Every controller of an engine with a virtual queue by name, the best known first."""
 
 
+BATCH_CONTROLLERS: dict[str, type[Controller]] = {PlantController.name: PlantController, **CONTROLLERS}
+"""Every controller of an engine with micro-batches by name; the first knows that a batch has a fixed cost."""
+
+
 def controller_named(name: str, target_s: float, *, headroom: float = HEADROOM) -> Controller:
     """A new controller by its name.
 
     Args:
-        name: one of `CONTROLLERS`.
+        name: one of `BATCH_CONTROLLERS`.
         target_s: the delay to hold.
         headroom: the share of the processor that queries get, for those that have to be told.
     """
-    if name not in CONTROLLERS:
+    if name not in BATCH_CONTROLLERS:
         raise UnknownNameError(
-            f"there is no controller {name!r}", where="controller", got=name, hint=did_you_mean(name, CONTROLLERS)
+            f"there is no controller {name!r}", where="controller", got=name, hint=did_you_mean(name, BATCH_CONTROLLERS)
         )
-    kind: Callable[..., Controller] = CONTROLLERS[name]
-    return kind(target_s, headroom=headroom) if issubclass(CONTROLLERS[name], RateController) else kind(target_s)
+    kind: Callable[..., Controller] = BATCH_CONTROLLERS[name]
+    return kind(target_s, headroom=headroom) if issubclass(BATCH_CONTROLLERS[name], RateController) else kind(target_s)
 
 
 __all__ = [
+    "BATCH_CONTROLLERS",
     "CONTROLLERS",
     "HEADROOM",
     "ArrivalDeadlineController",

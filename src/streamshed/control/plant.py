@@ -70,6 +70,9 @@ class PlantController(Controller):
     0.45
     """
 
+    name = "batch"
+    title = "deadline for micro-batches (ours)"
+
     def __init__(self, target_s: float, estimator: CostEstimator | None = None) -> None:
         if not target_s > 0:
             raise InvalidValueError("a target must be positive", where="controller", got=target_s, expected="> 0 s")

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamshed.control import PlantController, controller_named
 from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
 from streamshed.engines.spark.session import SparkSession
 from streamshed.errors import InvalidValueError, StreamshedError
@@ -291,6 +292,7 @@ def play(
     *,
     shed: bool,
     planner: str = "semantic",
+    controller: str = PlantController.name,
     on_batch: Callable[[Run], None] = lambda _: None,
 ) -> Run:
     """Play a day, and wait until all of it is processed, or several times its length have passed.
@@ -303,6 +305,7 @@ def play(
         directory: for checkpoint, control line and ledger.
         shed: whether to drop.
         planner: decides where.
+        controller: decides how much.
         on_batch: is told after every batch.
     """
     epoch_s = time.time() + 4.0
@@ -319,7 +322,14 @@ def play(
             on_batch(run)
 
     runner = NetworkRunner(
-        spark, of_day, directory, target_s=target_s, planner=planner_named(planner), shed=shed, on_batch=take
+        spark,
+        of_day,
+        directory,
+        target_s=target_s,
+        planner=planner_named(planner),
+        controller=controller_named(controller, target_s),
+        shed=shed,
+        on_batch=take,
     )
     with runner:
         query = runner.start()

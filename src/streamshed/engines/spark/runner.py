@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
-from streamshed.control import LoadSample, Outlook, PlantController
+from streamshed.control import Controller, LoadSample, Outlook, PlantController
+from streamshed.engines.spark.checkpoint import BatchStart
 from streamshed.engines.spark.closing import Closing
 from streamshed.engines.spark.compile import compile_network
 from streamshed.engines.spark.connectors import ARRIVAL, read_stream, well_formed
@@ -67,6 +68,7 @@ class NetworkRunner(Closing):
         directory: for checkpoint, ledger, control line and outputs; the same again to go on after a stop or crash.
         target_s: how late an answer may be.
         planner: decides where to drop; by default the semantic road map.
+        controller: decides how much; by default the one that is made for micro-batches.
         shed: False to only watch.
         read: reads a stream; by default its source in the spec.
         on_batch: is told of every batch, from a listener's thread.
@@ -80,7 +82,7 @@ class NetworkRunner(Closing):
         *,
         target_s: float,
         planner: Planner | None = None,
-        controller: PlantController | None = None,
+        controller: Controller | None = None,
         shed: bool = True,
         read: Callable[[Stream], DataFrame] | None = None,
         on_batch: Callable[[NetworkBatch], None] | None = None,
@@ -202,13 +204,17 @@ class NetworkRunner(Closing):
         if batch is None:
             return None
         since_s = max(time_s - batch.time_ms / 1000, 1e-3)
+        return Outlook(time_s, self._waiting(batch, time_s, since_s), since_s, since_s)
+
+    def _waiting(self, batch: BatchStart, time_s: float, since_s: float) -> float:
+        """How many tuples have arrived since a batch started; guessed from their rate where a source cannot tell."""
         waiting = 0.0
         for stream_id, offset in zip(self._source_order, batch.offsets, strict=False):
             clock = self._clocks[stream_id]
             if clock is None:
-                return Outlook(time_s, self._rate_tps * since_s, since_s, since_s)
+                return self._rate_tps * since_s
             waiting += clock.waiting(offset, time_s)
-        return Outlook(time_s, waiting, since_s, since_s)
+        return waiting
 
     def _on_batch(self, report: BatchReport, counts: Mapping[str, DropCounts]) -> None:
         entries = [counts[arc.id] for arc in self.network.arcs if arc.is_entry and arc.id in counts]
@@ -222,6 +228,9 @@ class NetworkRunner(Closing):
 
         known = not math.isnan(share)
         sample = batch_sample(report, entries, round(arrived * share) if known else arrived)
+        if batch is not None:
+            waiting = self._waiting(batch, report.end_s, report.duration_s)
+            sample = replace(sample, waiting=waiting, oldest_wait_s=report.duration_s)
         if known:  # thresholds from before a restart say nothing about the work that was left
             self.manager.observe(sample)
         if self._last_start_s is not None and report.start_s > self._last_start_s:
