@@ -160,8 +160,8 @@ def test_capacity_and_headroom() -> None:
     answer = Answer("plan", example("expressway"), "--capacity", 0.5, "--headroom", 0.8)
     assert answer.code == 0
     assert "(capacity 0.500 × headroom 0.8)" in answer.text
-    assert "Load 0.700 of 0.400" in answer.text
-    assert "75 % excess" in answer.text
+    assert "Load 0.720 of 0.400" in answer.text
+    assert "80 % excess" in answer.text
 
 
 def test_a_plan_that_cannot_fit(tmp_path: Path) -> None:
@@ -292,13 +292,22 @@ def test_the_curves_reach_the_load_they_stand_for() -> None:
         assert double.load_before == pytest.approx(2 * view.usable)
 
 
-def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    answer = Answer("demo")
-    assert answer.code == 0, answer.err
-    assert "At 3.0× the load the plan drops" in answer.text
-    assert "All planners" in answer.text
-    assert (tmp_path / "expressway.png").stat().st_size > 20_000
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--seconds", 1), "--seconds"),
+        (("--factor", 0.5), "--factor"),
+        (("--target", 0), "--target"),
+        (("--planner", "semantik"), "did you mean 'semantic'?"),
+        (("--controller", "batch,ctl"), "did you mean 'ctrl'?"),
+        (("--figure", "demo.doc"), "a figure of this format cannot be drawn"),
+    ],
+)
+def test_demo_refuses_what_makes_no_sense_before_it_starts_spark(options: tuple[object, ...], message: str) -> None:
+    answer = Answer("demo", *options)
+    assert answer.code == failures.BAD_INPUT
+    assert message in answer.err
+    assert "Starting Spark" not in answer.out
 
 
 # --- how it fails ----------------------------------------------------------------------------------------------------
