@@ -114,7 +114,7 @@ def test_an_unattainable_target_does_not_drop_everything() -> None:
         controller.observe(LoadSample(0.0, COST.duration_s(number, number), arrived=number, kept=number))
     admission = controller.admit(Outlook(0.0, 30_000, 0.3, 0.3))
     assert not admission.attainable
-    assert 0.05 < admission.keep < 0.5
+    assert 0.02 < admission.keep < 0.5
 
 
 def test_update_is_one_step() -> None:
