@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from benchmarks import planning
+from benchmarks import guard, planning
 
-BENCHMARKS: dict[str, Callable[[Console], None]] = {"planning": planning.run}
+BENCHMARKS: dict[str, Callable[[Console], None]] = {"planning": planning.run, "guard": guard.run}
 
 
 def main(names: list[str]) -> int:

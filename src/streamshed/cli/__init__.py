@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from streamshed import __version__
-from streamshed.cli import demo, ledger, plan
+from streamshed.cli import demo, ledger, plan, run
 from streamshed.cli.failures import CommandGroup
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("ledger")(ledger.ledger)
 app.command("plan", cls=plan.PlanCommand)(plan.plan)
+app.command("run", cls=plan.PlanCommand)(run.run)
 
 
 def _show_version(wanted: bool) -> None:
