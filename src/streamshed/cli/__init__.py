@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from streamshed import __version__
-from streamshed.cli import demo, ledger, plan, reproduce, simulate
+from streamshed.cli import demo, ledger, plan, reproduce, run, simulate
 from streamshed.cli.failures import CommandGroup
 
 app = typer.Typer(
@@ -28,6 +28,7 @@ app.command("demo")(demo.demo)
 app.command("ledger")(ledger.ledger)
 app.command("plan", cls=plan.PlanCommand)(plan.plan)
 app.command("reproduce")(reproduce.reproduce)
+app.command("run", cls=plan.PlanCommand)(run.run)
 app.add_typer(simulate.app, name="simulate")
 
 

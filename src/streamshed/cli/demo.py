@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from streamshed.experiments.overload import Capacity, Run
 
 _WITHOUT, _WITH = "without", "with"
-_LINE_EVERY_S = 4.0
 _ROOM_BYTES = 4 * 2**30
 
 
@@ -54,6 +52,7 @@ def demo(
     from streamshed.cli.examples import example_path
     from streamshed.cli.export import write_json
     from streamshed.cli.figure import check_figure
+    from streamshed.cli.live import LiveView
     from streamshed.cli.quiet import quiet_start
     from streamshed.control import controller_named
     from streamshed.engines.spark.session import session
@@ -84,16 +83,17 @@ def demo(
         spark.sparkContext.setLogLevel("OFF")
         try:
             parts = len(CALIBRATION) + len(kinds)
-            with _Steps(console, parts) as steps:
-                capacity = find_capacity(spark, spec, target, directory, steps.begin)
-                steps.say(_describe(capacity, target))
-                day = Day(CALM_LOAD * capacity.rate_tps, factor * capacity.rate_tps, seconds)
-                runs: dict[str, Run] = {}
-                for kind, controller in kinds.items():
-                    steps.begin(f"playing the day {called(kind)}", seconds + 4)
+            steps = _Steps(console, parts)
+            capacity = find_capacity(spark, spec, target, directory, steps.begin)
+            steps.say(_describe(capacity, target))
+            day = Day(CALM_LOAD * capacity.rate_tps, factor * capacity.rate_tps, seconds)
+            runs: dict[str, Run] = {}
+            for kind, controller in kinds.items():
+                steps.begin(f"playing the day {called(kind)}", seconds + 4)
+                with LiveView(console, target, f"the expressway {called(kind)}") as view:
                     runs[kind] = play(
                         spark, spec, day, target, directory / kind, shed=controller is not None, planner=planner,
-                        controller=controller or names[0], on_batch=steps.on_batch,
+                        controller=controller or names[0], on_batch=view.show,
                     )  # fmt: skip
         finally:
             spark.stop()
@@ -124,85 +124,21 @@ def _scratch() -> Path:
 
 
 class _Steps:
-    """Says how far along it is: a live view on a terminal, lines elsewhere."""
+    """Says how far along it is."""
 
     def __init__(self, console: Console, parts: int) -> None:
-        from rich.live import Live
-
         self._console = console
         self._parts = parts
         self._part = 0
-        self._text = ""
-        self._began_s = time.monotonic()
-        self._length_s = 1.0
-        self._run: Run | None = None
-        self._said_s = 0.0
-        self._live = Live(get_renderable=self._view, console=console, refresh_per_second=4, transient=True)
-
-    def __enter__(self) -> _Steps:
-        if self._console.is_terminal:
-            self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._live.stop()
 
     def begin(self, text: str, seconds: float) -> None:
         """The next part begins, and is going to take so long."""
         self._part += 1
-        self._text, self._length_s, self._began_s, self._run = text, seconds, time.monotonic(), None
         self.say(f"[{self._part}/{self._parts}] {text} (about {seconds:.0f} s)")
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """A line of text."""
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-    def on_batch(self, run: Run) -> None:
-        """A batch has ended."""
-        self._run = run
-        if not self._console.is_terminal and time.monotonic() - self._said_s > _LINE_EVERY_S:
-            self._said_s = time.monotonic()
-            self.say("      " + ", ".join(f"{name} {text}" for name, text, _ in _facts(run)))
-
-    def _view(self) -> Table:
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-        from rich.text import Text
-
-        gone_s = time.monotonic() - self._began_s
-        table = Table(box=None, pad_edge=False, show_header=False)
-        table.add_column(min_width=24)
-        table.add_column(min_width=12, justify="right")
-        table.add_column(min_width=44)
-        bar = ProgressBar(total=self._length_s, completed=min(gone_s, self._length_s), width=44)
-        table.add_row(Text(f"[{self._part}/{self._parts}] {self._text}", style="bold"), f"{gone_s:.0f} s", bar)
-        if self._run is not None:
-            for name, text, share in _facts(self._run):
-                late = name == "delay" and share > 1
-                gauge = ProgressBar(
-                    total=1.0, completed=min(max(share, 0.0), 1.0), width=44,
-                    complete_style="red" if late else "green", finished_style="red" if late else "green",
-                )  # fmt: skip
-                table.add_row(name, text, gauge)
-        return table
-
-
-def _facts(run: Run) -> list[tuple[str, str, float]]:
-    """What is going on: name, text, and how full its gauge is."""
-    batch = run.batches[-1]
-    sample = batch.sample
-    delay_s = sample.delay_p99_s or 0.0
-    delivered, dropped = run.accounts(batch)
-    before = run.batches[-2].start_s if len(run.batches) > 1 else batch.start_s - sample.duration_s
-    rate_tps = sample.arrived / max(batch.start_s - before, 1e-3)
-    facts = [
-        ("delay", f"{delay_s:.1f} of {run.target_s:g} s", delay_s / run.target_s),
-        ("arriving", f"{rate_tps:,.0f}/s", rate_tps / run.day.burst_tps),
-        ("dropped", f"{dropped / max(delivered + dropped, 1):.0%}", dropped / max(delivered + dropped, 1)),
-    ]
-    facts += [(f"  drop at {arc}", f"{x:.0%}", x) for arc, x in batch.thresholds.items() if x > 0]
-    facts += [(f"utility of {output}", f"{worth:.0%}", worth) for output, worth in run.utilities(batch).items()]
-    return facts
 
 
 def _describe(capacity: Capacity, target_s: float) -> str:

@@ -293,7 +293,7 @@ def play(
     shed: bool,
     planner: str = "semantic",
     controller: str = PlantController.name,
-    on_batch: Callable[[Run], None] = lambda _: None,
+    on_batch: Callable[[NetworkBatch], None] = lambda _: None,
 ) -> Run:
     """Play a day, and wait until all of it is processed, or several times its length have passed.
 
@@ -306,7 +306,7 @@ def play(
         shed: whether to drop.
         planner: decides where.
         controller: decides how much.
-        on_batch: is told after every batch.
+        on_batch: is told of every batch with tuples.
     """
     epoch_s = time.time() + 4.0
     options = {"pattern": "phases", "phases": day.phases, "epoch": f"{epoch_s:.6f}"}
@@ -319,7 +319,7 @@ def play(
     def take(batch: NetworkBatch) -> None:
         if batch.sample.arrived:
             run.batches.append(batch)
-            on_batch(run)
+            on_batch(batch)
 
     runner = NetworkRunner(
         spark,

@@ -7,14 +7,25 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from streamshed.errors import StreamshedError
 
-__all__ = ["LOCAL_SETTINGS", "OLDEST_JAVA", "JavaError", "SparkSession", "find_java", "java_version", "session"]
+__all__ = [
+    "LOCAL_SETTINGS",
+    "OLDEST_JAVA",
+    "JavaError",
+    "SparkSession",
+    "find_java",
+    "java_version",
+    "session",
+    "temporary_session",
+]
 
 OLDEST_JAVA = 17
 """What Spark 4 needs."""
@@ -30,8 +41,10 @@ LOCAL_SETTINGS = {
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     # Batches without tuples would only delay those with tuples; windows are closed by the next batch that has some.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    # With few cores Java has one compiler thread, which is minutes behind with all of Spark's code.
-    "spark.driver.extraJavaOptions": "-XX:CICompilerCount=4",
+    # With few cores Java has one compiler thread, which is minutes behind with all of Spark's code. The stack is for a
+    # query that is stopped while it writes from Python: Spark then looks for the cause in a long message, with a
+    # regular expression that takes five calls a letter.
+    "spark.driver.extraJavaOptions": "-XX:CICompilerCount=4 -Xss16m",
 }
 """What makes micro-batches short where Spark runs in this process and keeps its checkpoints on a local disk."""
 
@@ -70,6 +83,27 @@ def session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+@contextmanager
+def temporary_session(
+    master: str = "local[*]", app_name: str = "streamshed", config: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """A session that is stopped at the end of the block, unless it ran before: then it is used as it is.
+
+    Where Spark runs in this process, state is kept in as many partitions as there are cores, unless `config` has
+    `spark.sql.shuffle.partitions`: Spark's own 200 would make every micro-batch write hundreds of small files.
+    """
+    if SparkContext._active_spark_context is not None:
+        yield SparkSession.builder.getOrCreate()
+        return
+    spark = session(master, app_name, config)
+    try:
+        if master.startswith("local[") and "spark.sql.shuffle.partitions" not in (config or {}):
+            spark.conf.set("spark.sql.shuffle.partitions", spark.sparkContext.defaultParallelism)
+        yield spark
+    finally:
+        spark.stop()
 
 
 def find_java() -> Path:

@@ -1,0 +1,233 @@
+"""What a guard costs: the guarded job against the same plain PySpark job, in turn, on one Spark session.
+
+The job hashes every row and keeps a windowed count and two means for a thousand keys, with state; rows come from
+Spark's `rate-micro-batch`, a batch of a given size at every trigger, so that both jobs do the same work. The guard
+hashes the key, looks at arrival times and has a target so far away that it never drops: what is measured is its price,
+not its effect.
+
+Both jobs run in turn, plain, guarded, plain, guarded, each from its own checkpoint, and the first batches of a turn do
+not count. A machine that is busy with something else is so for both; medians are compared. Throughput is rows over the
+time from the start of a batch to the start of the next one, so everything is in it; at 70 % load, where there are
+pauses by intention, it is rows over the duration of a batch.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import reduce
+from itertools import pairwise
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+from rich.console import Console
+from rich.table import Table
+
+from streamshed.engines.spark.session import temporary_session
+from streamshed.errors import StreamshedError
+from streamshed.guard import Guard
+
+ROWS = (1_000, 10_000, 100_000, 1_000_000)
+DROPS = (1, 10, 100)
+ROWS_WITH_DROPS = 100_000
+"""In a batch, over all guarded streams together."""
+
+ROUNDS = 2
+LOAD = 0.7
+BATCH_S = 1.05
+"""Of a plain batch at that load: `BATCH_S / LOAD` seconds after a batch has started the next one does."""
+
+_TARGET_S = 600.0
+_TURN_S = 4.0
+_FEWEST = 4  # batches of a turn that count
+_FIRST = 2  # batches of a turn that do not
+_LONGEST_TURN_S = 60.0
+_PARTITIONS = 2
+
+Plan = Callable[[Guard | None], DataFrame]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A finished micro-batch: when it started, and how long it took."""
+
+    start_s: float
+    duration_s: float
+
+
+@dataclass
+class Comparison:
+    """Both jobs: for each turn the batches that count."""
+
+    plain: list[list[Batch]]
+    guarded: list[list[Batch]]
+
+    def duration_s(self, turns: list[list[Batch]]) -> float:
+        """The median duration of a batch."""
+        return statistics.median(batch.duration_s for turn in turns for batch in turn)
+
+    def period_s(self, turns: list[list[Batch]]) -> float:
+        """The median time from start to start."""
+        return statistics.median(later.start_s - batch.start_s for turn in turns for batch, later in pairwise(turn))
+
+    def ratios(self, measure: Callable[[list[list[Batch]]], float]) -> list[float]:
+        """Throughput guarded / plain, for all turns together, then for each pair of turns."""
+        pairs = [measure([plain]) / measure([guarded]) for plain, guarded in zip(self.plain, self.guarded, strict=True)]
+        return [measure(self.plain) / measure(self.guarded), *pairs]
+
+
+class Bench:
+    """Runs jobs in turn; directories are thrown away by whoever gave the place."""
+
+    def __init__(self, spark: SparkSession, place: Path) -> None:
+        self.spark, self.place = spark, place
+        self._number = 0
+
+    def compare(self, plan: Plan, *, drops: int = 1, every_s: float | None = None, rounds: int = ROUNDS) -> Comparison:
+        """Both jobs in turn.
+
+        Args:
+            plan: makes the job, with a guard or without.
+            drops: how many streams it protects.
+            every_s: start a batch so often; None: as soon as the one before it is over.
+            rounds: how often each has its turn.
+        """
+        self._number += 1
+        found = Comparison([], [])
+        place = self.place / str(self._number)
+        for _ in range(rounds):
+            found.plain.append(self._turn(plan(None), place / "plain", every_s))
+            with Guard(self.spark, _TARGET_S, place / "guard", size=drops) as guard:
+                frame = plan(guard)
+                found.guarded.append(self._turn(frame, place / "guarded", every_s, guard))
+                if any(guard.status().fractions.values()):
+                    raise StreamshedError("the guard dropped something", where="benchmark", hint="a longer target")
+        return found
+
+    def _turn(
+        self, frame: DataFrame, checkpoint: Path, every_s: float | None, guard: Guard | None = None
+    ) -> list[Batch]:
+        writer = frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(checkpoint))
+        if every_s is not None:
+            writer = writer.trigger(processingTime=f"{round(every_s * 1000)} milliseconds")
+        query = writer.start()
+        try:
+            if guard is not None:
+                guard.watch(query)
+            return _measured(query, _TURN_S if every_s is None else max(_TURN_S, 8 * every_s))
+        finally:
+            query.stop()
+
+
+def _measured(query: StreamingQuery, seconds: float) -> list[Batch]:
+    """Wait for the first batches, then for so many seconds, and some batches at least."""
+    begin_s = counted_s = time.monotonic()
+    while time.monotonic() < begin_s + _LONGEST_TURN_S:
+        time.sleep(0.05)
+        done = len(query.recentProgress)
+        if not query.isActive:
+            raise StreamshedError("the query died", where="benchmark", got=str(query.exception()))
+        if done <= _FIRST:
+            counted_s = time.monotonic()
+        elif time.monotonic() >= counted_s + seconds and done >= _FIRST + _FEWEST:
+            break
+    batches = [json.loads(progress.json) for progress in query.recentProgress]
+    return [
+        Batch(datetime.fromisoformat(batch["timestamp"]).timestamp(), batch["durationMs"]["triggerExecution"] / 1000)
+        for batch in batches[_FIRST:]
+        if batch["numInputRows"]
+    ]
+
+
+def job(spark: SparkSession, rows: int, drops: int = 1) -> Plan:
+    """A windowed aggregate over the union of some streams, which have so many rows a batch together."""
+
+    def stream(number: int, guard: Guard | None) -> DataFrame:
+        source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", max(1, rows // drops))
+        read = source.option("numPartitions", _PARTITIONS if drops == 1 else 1).load()
+        return read if guard is None else guard.protect(read, key=["value"], arrival="timestamp", name=f"s{number}")
+
+    def plan(guard: Guard | None) -> DataFrame:
+        streams = [stream(number, guard) for number in range(drops)]
+        events = reduce(DataFrame.unionAll, streams).withWatermark("timestamp", "1 minute")
+        digest = F.sha2(F.concat_ws("/", F.col("value"), F.col("timestamp")), 256)
+        return (
+            events.withColumn("digest", digest)
+            .groupBy(F.window("timestamp", "1 minute"), (F.col("value") % 1000).alias("key"))
+            .agg(F.count("*"), F.avg("value"), F.avg(F.length("digest")), F.max("digest"))
+        )
+
+    return plan
+
+
+def run(console: Console) -> None:
+    """Print the tables."""
+    settings = {"spark.sql.shuffle.partitions": str(_PARTITIONS), "spark.log.level": "ERROR"}
+    with (
+        tempfile.TemporaryDirectory(prefix="streamshed-bench-", ignore_cleanup_errors=True) as place,
+        temporary_session("local[2]", "streamshed-bench", settings) as spark,
+        console.status("guard: warming up") as status,
+    ):
+        bench = Bench(spark, Path(place))
+        for rows in (ROWS[1], ROWS[-1], ROWS[1]):
+            bench.compare(job(spark, rows), rounds=1)
+        _by_load(console, bench, status.update)
+        _by_rows(console, bench, status.update)
+        _by_drops(console, bench, status.update)
+
+
+def _by_load(console: Console, bench: Bench, tell: Callable[[str], None]) -> None:
+    tell("guard: at 70 % load")
+    rows = ROWS[-1]
+    for _ in range(2):  # the cost of a row depends a little on how many there are
+        turn = bench.compare(job(bench.spark, rows), rounds=1).plain
+        rows = round(rows * BATCH_S / statistics.median(batch.duration_s for batch in turn[0]) / 10_000) * 10_000
+    found = bench.compare(job(bench.spark, rows), every_s=BATCH_S / LOAD)
+    table = _table(f"Guarded against plain at {LOAD:.0%} load (a batch every {BATCH_S / LOAD:.1f} s)", "rows per batch")
+    table.add_row(f"{rows:,}", *_cells(found, found.duration_s))
+    console.print(table)
+
+
+def _by_rows(console: Console, bench: Bench, tell: Callable[[str], None]) -> None:
+    table = _table("Guarded against plain, by rows per batch (batch after batch)", "rows per batch")
+    for rows in ROWS:
+        tell(f"guard: {rows:,} rows per batch")
+        found = bench.compare(job(bench.spark, rows))
+        table.add_row(f"{rows:,}", *_cells(found, found.period_s))
+    console.print(table)
+
+
+def _by_drops(console: Console, bench: Bench, tell: Callable[[str], None]) -> None:
+    title = f"Guarded against plain, by drops: a union of so many streams, {ROWS_WITH_DROPS:,} rows together"
+    table = _table(title, "drops")
+    for drops in DROPS:
+        tell(f"guard: {drops} drops")
+        found = bench.compare(job(bench.spark, ROWS_WITH_DROPS, drops), drops=drops)
+        table.add_row(f"{drops:,}", *_cells(found, found.period_s))
+    console.print(table)
+
+
+def _table(title: str, first: str) -> Table:
+    table = Table(title=title)
+    headings = (first, "plain batch", "guarded batch", "added", "throughput ratio", "by turns", "batches")
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    return table
+
+
+def _cells(found: Comparison, measure: Callable[[list[list[Batch]]], float]) -> Iterator[str]:
+    plain_s, guarded_s = measure(found.plain), measure(found.guarded)
+    together, *by_turns = found.ratios(measure)
+    yield f"{plain_s:.3f} s"
+    yield f"{guarded_s:.3f} s"
+    yield f"{(guarded_s - plain_s) * 1000:+.0f} ms"
+    yield f"{together:.3f}"
+    yield f"{min(by_turns):.3f} to {max(by_turns):.3f}"
+    yield " + ".join(str(sum(map(len, turns))) for turns in (found.plain, found.guarded))

@@ -1,0 +1,182 @@
+"""What a running network does, as it does it: a picture in a terminal, a line now and then anywhere else."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from streamshed.cli.render import number, percent
+
+if TYPE_CHECKING:
+    from streamshed.engines.spark.runner import NetworkBatch
+
+LINE_EVERY_S = 5.0
+"""How often a line is printed where there is no terminal."""
+
+_REFRESHES = 4  # a second
+_HISTORY = 60  # batches
+_BAR = 24
+_MOST_ARCS = 12
+_BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+class LiveView:
+    """Shows the latest batch: delay against the target, arrival rate, work kept, drops by arc, utility by output.
+
+    `show` may be called from any thread and returns at once; in a terminal the picture is renewed four times a second.
+
+        with LiveView(console, 2.0, "expressway") as view:
+            runner = NetworkRunner(..., on_batch=view.show)
+
+    Args:
+        console: where to; whether it is a terminal decides on picture or lines.
+        target_s: the delay to be held.
+        title: of what is running.
+    """
+
+    def __init__(self, console: Console, target_s: float, title: str) -> None:
+        self.console, self.target_s, self.title = console, target_s, title
+        self._lock = threading.Lock()
+        self._batch: NetworkBatch | None = None
+        self._rate_tps: float | None = None
+        self._delays: deque[float] = deque(maxlen=_HISTORY)
+        self._began_s = time.time()
+        self._line_s = 0.0
+        self._live = Live(
+            console=console, get_renderable=self.picture, refresh_per_second=_REFRESHES, vertical_overflow="crop"
+        )
+
+    def __enter__(self) -> Self:
+        self._began_s = time.time()
+        if self.console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def show(self, batch: NetworkBatch) -> None:
+        """Take notice of a batch."""
+        with self._lock:
+            previous, self._batch = self._batch, batch
+            if previous is not None and batch.start_s > previous.start_s:
+                self._rate_tps = batch.sample.arrived / (batch.start_s - previous.start_s)
+            if batch.sample.delay_p95_s is not None:
+                self._delays.append(batch.sample.delay_p95_s)
+            now_s = time.time()
+            due = not self.console.is_terminal and now_s - self._line_s >= LINE_EVERY_S
+            if due:
+                self._line_s = now_s
+        if due:
+            self.console.print(self.line(), soft_wrap=True, highlight=False, markup=False)
+
+    def line(self) -> str:
+        """How things stand, in one line."""
+        with self._lock:
+            batch, rate_tps = self._batch, self._rate_tps
+        elapsed = f"{time.time() - self._began_s:5.0f} s"
+        if batch is None:
+            return f"{elapsed}  waiting for the first batch"
+        parts = [
+            f"{elapsed}  batch {batch.batch_id}",
+            f"delay {_time(batch.sample.delay_p95_s)} of {self.target_s:g} s",
+            f"{_rate(rate_tps)} arriving",
+            f"work kept {_share(batch.load_share)}",
+        ]
+        dropped = [f"{arc} {percent(share)}" for arc, share in _dropped(batch) if share > 0]
+        parts.append(f"dropped: {', '.join(dropped)}" if dropped else "nothing dropped")
+        parts.append("utility: " + ", ".join(f"{output} {percent(u)}" for output, u in batch.utilities.items()))
+        return " | ".join(parts)
+
+    def picture(self) -> RenderableType:
+        """How things stand, for a terminal."""
+        with self._lock:
+            batch, rate_tps, delays = self._batch, self._rate_tps, list(self._delays)
+        now_s = time.time()
+        elapsed = f"  running {now_s - self._began_s:.0f} s"
+        head = Text.assemble((self.title, "bold cyan"), f"  target {self.target_s:g} s", (elapsed, "dim"))
+        if batch is None:
+            return Group(head, Text("waiting for the first batch, which takes several seconds", style="dim"))
+        figures = Table.grid(padding=(0, 2))
+        figures.add_row("delay", self._delay(batch.sample.delay_p95_s), _spark(delays, self.target_s))
+        figures.add_row("batch", f"{batch.sample.duration_s:.2f} s", f"number {batch.batch_id}")
+        figures.add_row("arriving", _rate(rate_tps), f"{batch.sample.arrived:,} in the batch")
+        figures.add_row("work kept", _share(batch.load_share), "")
+        idle_s = now_s - batch.sample.time_s
+        told = [Text(f"no batch for {idle_s:.0f} s", style="yellow")] if idle_s > max(5.0, 2 * self.target_s) else []
+        beside = Table.grid(padding=(0, 4))
+        beside.add_row(self._drops(batch), self._utilities(batch))
+        return Group(head, figures, *told, Text(""), beside)
+
+    def _delay(self, delay_s: float | None) -> Text:
+        if delay_s is None:
+            return Text("not known: no arrival times", style="dim")
+        filled = min(_BAR, round(delay_s / self.target_s * _BAR))
+        style = "green" if delay_s <= self.target_s else "red"
+        bar = ("█" * filled, style), ("░" * (_BAR - filled), "dim")
+        return Text.assemble((f"{delay_s:6.2f} s ", f"bold {style}"), *bar, (" 95 % are faster", "dim"))
+
+    @staticmethod
+    def _drops(batch: NetworkBatch) -> Table:
+        table = Table(box=None, pad_edge=False)
+        table.add_column("arc", overflow="fold")
+        table.add_column("arrived", justify="right")
+        table.add_column("dropped", justify="right")
+        shares = _dropped(batch)
+        if len(shares) > _MOST_ARCS:
+            shares = sorted(shares, key=lambda item: -item[1])
+        for arc, share in shares[:_MOST_ARCS]:
+            table.add_row(
+                Text(arc), f"{batch.counts[arc].arrived:,}", Text(percent(share), style="red" if share > 0 else "dim")
+            )
+        if len(shares) > _MOST_ARCS:
+            table.add_row(Text(f"and {len(shares) - _MOST_ARCS:,} more", style="dim"))
+        return table
+
+    @staticmethod
+    def _utilities(batch: NetworkBatch) -> Table:
+        table = Table(box=None, pad_edge=False)
+        table.add_column("output", overflow="fold")
+        table.add_column("utility", justify="right")
+        worst_first = sorted(batch.utilities.items(), key=lambda item: item[1])
+        shown = worst_first[:_MOST_ARCS] if len(worst_first) > _MOST_ARCS else list(batch.utilities.items())
+        for output, utility in shown:
+            style = "green" if utility >= 0.9 else "yellow" if utility >= 0.5 else "red"
+            table.add_row(Text(output), Text(percent(utility), style=style))
+        return table
+
+
+def _dropped(batch: NetworkBatch) -> list[tuple[str, float]]:
+    """The share of what reached each arc that was dropped there."""
+    return [(arc, counts.dropped / counts.arrived if counts.arrived else 0.0) for arc, counts in batch.counts.items()]
+
+
+def _time(delay_s: float | None) -> str:
+    return "unknown" if delay_s is None else f"{delay_s:.2f} s"
+
+
+def _rate(rate_tps: float | None) -> str:
+    return "…" if rate_tps is None else f"{number(rate_tps)} tuples/s"
+
+
+def _share(share: float) -> str:
+    return "unknown" if share != share else percent(share)  # nan is not itself
+
+
+def _spark(delays: list[float], target_s: float) -> Text:
+    """The latest delays as a row of bars; full at one and a half times the target."""
+    text = Text()
+    for delay_s in delays[-_BAR:]:
+        height = min(int(delay_s / (1.5 * target_s) * len(_BLOCKS)), len(_BLOCKS) - 1)
+        text.append(_BLOCKS[height], style="green" if delay_s <= target_s else "red")
+    return text

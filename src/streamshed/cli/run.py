@@ -1,0 +1,323 @@
+"""`streamshed run`: a network on Spark, on time."""
+
+from __future__ import annotations
+
+import math
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streamshed.cli.plan import DEFAULT_PLANNER
+from streamshed.errors import InvalidValueError, StreamshedError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from streamshed.cli.totals import Totals
+    from streamshed.network import Spec
+
+DEFAULT_TARGET_S = 2.0
+DEFAULT_CONTROLLER = "batch"
+ROWS_SHOWN = 5
+"""Of an output without a sink of its own but `memory` or `console`, at the end."""
+
+_POLL_S = 0.2
+_LOG_LEVEL = "spark.log.level"
+_SHOWN_SINKS = ("console", "memory")
+
+
+def run(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC.yaml", help="The network, with a source for every stream.")],
+    target: Annotated[
+        float, typer.Option("--target", "-t", metavar="SECONDS", help="How late an answer may be.")
+    ] = DEFAULT_TARGET_S,
+    planner: Annotated[
+        str, typer.Option("--planner", "-p", metavar="NAME", help="Which planner decides.")
+    ] = DEFAULT_PLANNER,
+    controller: Annotated[
+        str, typer.Option("--controller", metavar="NAME", help="Which controller decides how much to drop.")
+    ] = DEFAULT_CONTROLLER,
+    master: Annotated[
+        str, typer.Option("--master", "-m", metavar="URL", help="Where Spark runs: local[N], or a cluster's URL.")
+    ] = "local[*]",
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--directory",
+            "-d",
+            metavar="DIR",
+            help="For checkpoint, ledger, control line and outputs; the same again to go on from there. "
+            "On a cluster, one that all machines see. Default: streamshed-run/<network>.",
+        ),
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option("--seconds", "-s", metavar="SECONDS", help="Stop after so long. Default: at Ctrl-C."),
+    ] = None,
+    no_shed: Annotated[bool, typer.Option("--no-shed", help="Drop nothing, only watch.")] = False,
+    json: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the summary as JSON at the end.")
+    ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting, such as spark.log.level=WARN. Repeatable."),
+    ] = None,
+) -> None:
+    """Run a network on Spark, and hold its delay by dropping what is worth least.
+
+    For a minute: [bold]streamshed run SPEC.yaml --target 2 --seconds 60[/bold]
+
+    It shows how late answers are and what is dropped where, and sums it up at the end. Ctrl-C stops in good order.
+
+    With the same directory again, it goes on where it was stopped or killed.
+
+    Every tuple is accounted for: [bold]streamshed ledger DIR/control[/bold]
+
+    Outputs without a sink go to Parquet files in DIR/outputs. Those to `memory` or `console` show their last rows.
+
+    Exits with 2 if the spec or an option is wrong, or the query died.
+    """
+    from rich.console import Console
+
+    from streamshed.control import controller_named
+    from streamshed.network import load_spec
+    from streamshed.planning import planner_named
+
+    _check_positive("--target", target)
+    if seconds is not None:
+        _check_positive("--seconds", seconds)
+    settings = _settings(conf or ())
+    chosen = planner_named(planner)
+    decides = controller_named(controller, target)
+    loaded = load_spec(spec)
+    place = (directory or Path("streamshed-run") / loaded.network.name).absolute()
+    check_writable(place, f"--directory {place}", make=True)
+    if json is not None:
+        check_writable(json.absolute().parent, f"--json {json}")
+
+    from streamshed.cli.totals import Totals
+
+    totals = Totals(target)
+    outcome = _Outcome()
+    console = Console(highlight=False)
+    with ExitStack() as stack:
+        from streamshed.cli.live import LiveView
+        from streamshed.engines.spark.failures import explained
+        from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
+        from streamshed.engines.spark.session import temporary_session
+
+        console.print(f"Starting Spark on {master} …", style="dim", markup=False)
+        with explained("Spark does not start", where=f"--master {master}", hint="see --master and --conf"):
+            spark = stack.enter_context(temporary_session(master, f"streamshed {loaded.network.name}", settings))
+        stopped = stack.enter_context(_stop_signals())
+        view = stack.enter_context(LiveView(console, target, loaded.network.name))
+
+        def on_batch(batch: NetworkBatch) -> None:
+            totals.add(batch)
+            view.show(batch)
+            for table in runner.sinks.tables.values():
+                del table[:-ROWS_SHOWN]  # it may run for days
+
+        runner = NetworkRunner(
+            spark,
+            _shown_at_the_end(loaded),
+            place,
+            target_s=target,
+            planner=chosen,
+            controller=decides,
+            shed=not no_shed,
+            on_batch=on_batch,
+        )
+        outcome.rows = runner.sinks.tables
+        with runner:
+            with explained("the network does not start", where=f"network {loaded.network.name!r}"):
+                query = runner.start()
+            outcome.error = _wait(query, stopped, seconds)
+    _report(console, outcome, totals, loaded, place)
+    if json is not None:
+        from streamshed.cli.export import write_json
+
+        about = {
+            "network": loaded.network.name,
+            "planner": planner,
+            "controller": controller,
+            "shed": not no_shed,
+            "directory": str(place),
+        }
+        write_json(json, {**about, **totals.to_json(), "error": str(outcome.error) if outcome.error else None})
+        console.print(f"Numbers: {json}", style="dim", soft_wrap=True, markup=False)
+    if outcome.error is not None:
+        raise outcome.error
+
+
+class _Outcome:
+    """What is left of a run: the last rows of outputs, and why it died."""
+
+    def __init__(self) -> None:
+        self.rows: Mapping[str, Sequence[Any]] = {}
+        self.error: StreamshedError | None = None
+
+
+def _wait(query: Any, stopped: threading.Event, seconds: float | None) -> StreamshedError | None:
+    """Until the time is over, a signal comes or the query ends; then why it died, if it did."""
+    from time import monotonic
+
+    from streamshed.engines.spark.failures import query_failure
+
+    end_s = math.inf if seconds is None else monotonic() + seconds
+    while query.isActive and not stopped.is_set() and monotonic() < end_s:
+        stopped.wait(min(_POLL_S, max(end_s - monotonic(), 0.0)))
+    return query_failure(query)
+
+
+@contextmanager
+def _stop_signals() -> Iterator[threading.Event]:
+    """Set an event at Ctrl-C and at SIGTERM, the first time; the second time counts as ever.
+
+    PySpark's own handler would cancel the running batch, and so kill the query, before anybody could stop it.
+    """
+    stopped = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stopped
+        return
+    before: dict[int, Callable[..., Any] | int | None] = {
+        number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+
+    def stop(number: int, _: object) -> None:
+        stopped.set()
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# --- options ---------------------------------------------------------------------------------------------------------
+
+
+def _check_positive(option: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise InvalidValueError("an option is out of range", where=option, got=value, expected="seconds, > 0")
+
+
+def _settings(conf: Sequence[str]) -> dict[str, str]:
+    """Spark's settings. Its log would write into the picture, and what kills a query is told anyway."""
+    settings = {_LOG_LEVEL: "FATAL"}
+    for text in conf:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise InvalidValueError(
+                "a setting cannot be read",
+                where="--conf",
+                got=repr(text),
+                expected="KEY=VALUE",
+                hint="for example --conf spark.sql.shuffle.partitions=4",
+            )
+        settings[key.strip()] = value.strip()
+    return settings
+
+
+def check_writable(directory: Path, where: str, *, make: bool = False) -> None:
+    """Find out before Spark has been started, which takes a while.
+
+    Args:
+        directory: to write into.
+        where: the option that names it.
+        make: whether to make it if it does not exist.
+    """
+    try:
+        if make:
+            directory.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=directory).close()
+    except OSError as error:
+        raise StreamshedError(
+            "the directory cannot be written",
+            where=where,
+            got=error.strerror,
+            expected="a directory that this process may write",
+        ) from None
+
+
+def _shown_at_the_end(spec: Spec) -> Spec:
+    """The spec with `memory` for `console`, which would print into the picture."""
+    from streamshed.network import Connector
+
+    outputs = tuple(
+        replace(output, sink=Connector("memory")) if output.sink and output.sink.format == "console" else output
+        for output in spec.network.outputs
+    )
+    return replace(spec, network=replace(spec.network, outputs=outputs))
+
+
+# --- the end ---------------------------------------------------------------------------------------------------------
+
+
+def _report(console: Console, outcome: _Outcome, totals: Totals, spec: Spec, place: Path) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from streamshed.cli.render import number, percent
+
+    def table(*headings: str) -> Table:
+        made = Table(box=None, pad_edge=False)
+        made.add_column(headings[0], overflow="fold")
+        for heading in headings[1:]:
+            made.add_column(heading, justify="right", no_wrap=True)
+        return made
+
+    console.print()
+    if not totals.batches:
+        console.print("No batch has ended.", style="yellow")
+    else:
+        rate = f" ({number(totals.arrived / totals.seconds)} a second)" if totals.seconds > 0 else ""
+        console.print(f"{totals.batches:,} batches in {totals.seconds:.1f} s, {totals.arrived:,} tuples arrived{rate}.")
+        if totals.within_target is not None:
+            quantiles = ", ".join(f"{q:.0%} {totals.delay_s(q) or 0:.2f} s" for q in (0.5, 0.95, 0.99))
+            told = f"Delays: {quantiles}; {percent(totals.within_target)} within the target of {totals.target_s:g} s."
+            console.print(told)
+        if totals.work_kept is not None:
+            console.print(f"Work kept: {percent(totals.work_kept)} of what all tuples would have taken.")
+        arcs = table("arc", "arrived", "malformed", "delivered", "dropped", "dropped %")
+        for arc, sums in totals.arcs.items():
+            counts = (sums.arrived, sums.malformed, sums.delivered, sums.dropped)
+            share = percent(sums.dropped / sums.arrived) if sums.arrived else ""
+            arcs.add_row(Text(arc), *(f"{count:,}" for count in counts), share)
+        utilities = table("output", "utility")
+        for output, utility in totals.utilities.items():
+            utilities.add_row(Text(output), percent(utility))
+        console.print(arcs, utilities, sep="\n\n")
+    for output, rows in outcome.rows.items():
+        _show_rows(console, output, rows)
+    kept = [output.id for output in spec.network.outputs if (place / "outputs" / output.id).is_dir()]
+    if kept:
+        console.print(f"Outputs: {place / 'outputs'}", style="dim", soft_wrap=True, markup=False)
+    console.print(f"Ledger: streamshed ledger {place / 'control'}", style="dim", soft_wrap=True, markup=False)
+
+
+def _show_rows(console: Console, output: str, rows: Sequence[Any]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    last = list(rows)[-ROWS_SHOWN:]
+    console.print()
+    if not last:
+        console.print(f"{output}: no rows", style="dim", markup=False)
+        return
+    table = Table(title=Text(f"{output}: the last rows"), title_justify="left", box=None, pad_edge=False)
+    for name in last[0].asDict():
+        table.add_column(Text(name), overflow="fold")
+    for row in last:
+        table.add_row(*(Text(str(value)) for value in row))
+    console.print(table)

@@ -1,0 +1,220 @@
+"""`streamshed run` as far as it goes without Spark: options, errors, the live view, the sums."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from streamshed.cli import app
+from streamshed.cli.live import LiveView
+from streamshed.cli.totals import Totals
+from streamshed.control import LoadSample
+from streamshed.engines.spark.failures import first_lines
+from streamshed.engines.spark.monitor import DropCounts
+from streamshed.engines.spark.runner import NetworkBatch
+
+SPEC = """\
+name: tiny
+streams:
+  readings:
+    columns: {value: double}
+    source: {format: feeder, options: {rate_tps: 1000}}
+operators:
+  high: {type: filter, input: readings, where: value > 0.5}
+outputs:
+  alarms: {input: high, sink: {format: memory}}
+statistics: {costs: {high: 1.0e-6}}
+rates: {readings: 1000}
+"""
+
+
+@pytest.fixture
+def spec_file(tmp_path: Path) -> Path:
+    file = tmp_path / "tiny.yaml"
+    file.write_text(SPEC)
+    return file
+
+
+def invoke(*arguments: object) -> Result:
+    runner = CliRunner(env={"COLUMNS": "160", "NO_COLOR": "1", "TERM": "dumb"})
+    return runner.invoke(app, ["run", *map(str, arguments)])
+
+
+# --- options ---------------------------------------------------------------------------------------------------------
+
+
+def test_help_names_options_and_planners() -> None:
+    result = invoke("--help")
+    assert result.exit_code == 0
+    for expected in ("--target", "--directory", "--no-shed", "--conf", "semantic", "input-random", "Ctrl-C"):
+        assert expected in result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--planner", "semantik"], "did you mean 'semantic'?"),
+        (["--target", "0"], "--target"),
+        (["--target", "nan"], "--target"),
+        (["--seconds", "-1"], "--seconds"),
+        (["--conf", "spark.ui.enabled"], "KEY=VALUE"),
+        (["--conf", "=1"], "KEY=VALUE"),
+    ],
+)
+def test_options_out_of_range(spec_file: Path, tmp_path: Path, options: list[str], told: str) -> None:
+    result = invoke(spec_file, "--directory", tmp_path / "run", *options)
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert not (tmp_path / "run").exists(), "nothing is made before all options are right"
+
+
+def test_a_directory_that_is_a_file(spec_file: Path) -> None:
+    result = invoke(spec_file, "--directory", spec_file)
+    assert result.exit_code == 2
+    assert "the directory cannot be written" in result.stderr
+    assert "--directory" in result.stderr
+
+
+def test_a_summary_that_has_no_place(spec_file: Path, tmp_path: Path) -> None:
+    result = invoke(spec_file, "--directory", tmp_path / "run", "--json", tmp_path / "nowhere" / "run.json")
+    assert result.exit_code == 2
+    assert "--json" in result.stderr
+
+
+def test_no_java(spec_file: Path, tmp_path: Path) -> None:
+    """In a process of its own: a session that runs here would be used."""
+    environment = {name: text for name, text in os.environ.items() if name != "JAVA_HOME"}
+    result = subprocess.run(
+        [sys.executable, "-c", "from streamshed.cli import app; app()", "run", str(spec_file), "-d", tmp_path / "run"],
+        env={**environment, "PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 2
+    assert "Spark needs Java" in result.stderr
+    assert "JAVA_HOME" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+# --- what is shown ---------------------------------------------------------------------------------------------------
+
+
+def batch(number: int, *, delay_s: float = 0.5, dropped: int = 0, share: float = 1.0) -> NetworkBatch:
+    """Of 1,000 tuples that arrived at one moment; one a second."""
+    end_s = 1000.0 + number
+    arrivals_s = (end_s - delay_s,) * 8
+    counts = DropCounts(1000, 10, 990 - dropped, arrivals_s)
+    sample = LoadSample(end_s, 0.25, 990, 990 - dropped, delay_p50_s=delay_s, delay_p95_s=delay_s)
+    return NetworkBatch(
+        sample=sample,
+        batch_id=number,
+        start_s=end_s - 0.25,
+        counts={"readings": counts},
+        thresholds={"readings": dropped / 990},
+        load_share=share,
+        utilities={"alarms": 1 - dropped / 990},
+        observed={},
+    )
+
+
+def test_a_line_where_there_is_no_terminal() -> None:
+    text = io.StringIO()
+    with LiveView(Console(file=text, width=60), 2.0, "tiny") as view:
+        assert "waiting for the first batch" in view.line()
+        view.show(batch(0))
+        view.show(batch(1, delay_s=0.75, dropped=495, share=0.5))
+        line = view.line()
+    assert text.getvalue().count("\n") == 1, "one line, the next one is due in some seconds"
+    assert "nothing dropped" in text.getvalue()
+    for expected in (
+        "batch 1",
+        "0.75 s of 2 s",
+        "990 tuples/s",
+        "work kept 50.0 %",
+        "readings 49.5 %",
+        "alarms 50.0 %",
+    ):
+        assert expected in line
+
+
+def test_a_picture_in_a_terminal() -> None:
+    text = io.StringIO()
+    console = Console(file=text, force_terminal=True, width=120, height=40)
+    with LiveView(console, 2.0, "tiny") as view:
+        view.show(batch(0))
+        view.show(batch(1, delay_s=3.0, dropped=99, share=math.nan))
+    told = text.getvalue()
+    for expected in (
+        "tiny",
+        "target 2 s",
+        "3.00 s",
+        "990 tuples/s",
+        "unknown",
+        "readings",
+        "9.9 %",
+        "alarms",
+        "90.0 %",
+    ):
+        assert expected in told
+
+
+def test_delays_may_be_unknown() -> None:
+    unknown = batch(0)
+    unknown = NetworkBatch(**{**vars(unknown), "sample": LoadSample(1000.0, 0.25, 990, 990)})
+    view = LiveView(Console(file=io.StringIO()), 2.0, "tiny")
+    view.show(unknown)
+    assert "delay unknown of 2 s" in view.line()
+    console = Console(file=io.StringIO(), width=100)
+    console.print(view.picture())
+    assert "no arrival times" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_sums() -> None:
+    totals = Totals(2.0)
+    assert totals.to_json()["p99_s"] is None
+    for number in range(8):
+        totals.add(batch(number))
+    totals.add(batch(8, delay_s=1.0, dropped=495, share=0.5))
+    totals.add(batch(9, delay_s=4.0, share=math.nan))
+    document = totals.to_json()
+    kept = 8 * 990 + 495 + 990
+    assert document["batches"] == 10
+    assert document["arrived"] == 9900
+    assert document["seconds"] == pytest.approx(9.25)
+    assert document["arcs"] == {"readings": {"arrived": 10_000, "malformed": 100, "delivered": kept, "dropped": 495}}
+    assert document["utility"] == {"alarms": pytest.approx(0.95)}
+    assert document["work_kept"] == pytest.approx(8.5 / 9)
+    assert document["within_target"] == pytest.approx((kept - 990) / kept)
+    assert document["p50_s"] == pytest.approx(0.5, rel=0.011)
+    assert document["p99_s"] == pytest.approx(4.0, rel=0.011)
+
+
+def test_what_a_worker_died_of_comes_first() -> None:
+    message = """\
+[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure:
+Traceback (most recent call last):
+  File "/somewhere/worker.py", line 12, in main
+    process()
+    ~~~~~~~^^
+  File "/somewhere/feeder.py", line 3, in read
+    raise FeederError("the source died")
+streamshed.FeederError: the source died
+  where:    feeder, tuples 1 to 2
+
+\tat org.apache.spark.api.python.BasePythonRunner.handle(PythonRunner.scala:602)
+\tat java.base/java.lang.Thread.run(Thread.java:840)
+\t... 1 more
+"""
+    assert first_lines(message).splitlines() == [
+        "streamshed.FeederError: the source died",
+        "  where:    feeder, tuples 1 to 2",
+    ]
