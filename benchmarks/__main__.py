@@ -7,9 +7,13 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from benchmarks import control, planning
+from benchmarks import control, planning, simulation
 
-BENCHMARKS: dict[str, Callable[[Console], None]] = {"planning": planning.run, "control": control.run}
+BENCHMARKS: dict[str, Callable[[Console], None]] = {
+    "planning": planning.run,
+    "control": control.run,
+    "simulation": simulation.run,
+}
 
 
 def main(names: list[str]) -> int:
