@@ -16,6 +16,7 @@ from rich.progress import Progress
 from streamshed.cli.export import replacing
 from streamshed.cli.outlook import Outlook
 from streamshed.errors import InvalidValueError
+from streamshed.experiments.drawing import FAINT, INK, OTHER_STYLE, PLANNER_STYLES, new_figure, quiet
 from streamshed.planning import PLANNERS
 
 if TYPE_CHECKING:
@@ -26,28 +27,6 @@ POINTS = 61
 FORMATS = (".png", ".pdf", ".svg")
 _SAME = 0.25
 """Curves that differ by less than this many per cent points are drawn as one."""
-_INK, _FAINT = "#222222", "#8a8a8a"
-
-
-@dataclass(frozen=True)
-class _Style:
-    colour: str
-    dashes: str | tuple[int, tuple[float, ...]] = "-"
-    width: float = 1.8
-    layer: int = 3
-
-
-# Okabe and Ito's palette, which stays apart for every kind of colour vision; dashes tell apart what lies close.
-_STYLES = {
-    "semantic": _Style("#009E73", width=2.8, layer=6),
-    "roadmap": _Style("#0072B2", width=2.4, layer=5),
-    "optimal": _Style("#000000", (0, (4, 2.5)), width=1.4, layer=7),
-    "input-cost-uniform": _Style("#D55E00", layer=4),
-    "input-uniform": _Style("#E69F00", (0, (6, 1.5))),
-    "input-cost-top": _Style("#CC79A7", (0, (5, 1.5, 1, 1.5))),
-    "input-random": _Style("#56B4E9", (0, (1.2, 1.2))),
-}
-_OTHER = _Style("#8a8a8a", (0, (3, 1, 1, 1)))
 
 
 @dataclass(frozen=True)
@@ -125,31 +104,26 @@ def _coincide(curve: Curve, tuples: Sequence[float], values: Sequence[float]) ->
 
 
 def _draw(view: Outlook, excesses: Sequence[float], curves: Sequence[Curve]) -> Figure:
-    # A figure of its own instead of pyplot: no display, no global state.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     columns = min(3, len(curves))
     rows = math.ceil(len(curves) / columns)
     legend_in = 0.25 * rows
     width_in, height_in = 10.5, 4.7 + legend_in
-    figure = Figure(figsize=(width_in, height_in), facecolor="white")
-    FigureCanvasAgg(figure)
+    figure = new_figure(width_in, height_in)
     left, right = figure.subplots(1, 2, sharey=True)
     _panel(left, view, excesses, [(curve, curve.tuple_utility) for curve in curves], "Tuple utility")
     _panel(right, view, excesses, [(curve, curve.value_utility) for curve in curves], "Value utility")
-    left.set_ylabel("utility kept (weighted mean of outputs)", color=_INK, labelpad=6)
+    left.set_ylabel("utility kept (weighted mean of outputs)", color=INK, labelpad=6)
     margin = 0.85 / width_in
     name = textwrap.shorten(view.spec.network.name, 60, placeholder="…")
     title = figure.suptitle(
         f"{name}: utility as the load grows",
-        x=margin, y=1 - 0.16 / height_in, ha="left", va="top", fontsize=14, fontweight="bold", color=_INK,
+        x=margin, y=1 - 0.16 / height_in, ha="left", va="top", fontsize=14, fontweight="bold", color=INK,
     )  # fmt: skip
     title.set_parse_math(False)
     handles, labels = left.get_legend_handles_labels()
     figure.legend(
         handles, labels, loc="lower center", bbox_to_anchor=(0.5, 0.08 / height_in), borderaxespad=0, ncols=columns,
-        frameon=False, fontsize=9.5, handlelength=3.2, columnspacing=2.2, labelcolor=_INK,
+        frameon=False, fontsize=9.5, handlelength=3.2, columnspacing=2.2, labelcolor=INK,
     )  # fmt: skip
     figure.subplots_adjust(
         left=margin, right=1 - 0.3 / width_in, top=1 - 0.82 / height_in, bottom=(0.72 + legend_in) / height_in,
@@ -164,26 +138,21 @@ def _panel(
     from matplotlib.ticker import PercentFormatter
 
     for curve, utilities in lines:
-        style = next((style for name, style in _STYLES.items() if name in curve.planners), _OTHER)
+        style = next((style for name, style in PLANNER_STYLES.items() if name in curve.planners), OTHER_STYLE)
         axes.plot(
             excesses, utilities, label=curve.label, color=style.colour, linestyle=style.dashes, linewidth=style.width,
             zorder=style.layer, solid_capstyle="round",
         )  # fmt: skip
-    axes.set_title(title, loc="left", fontsize=11, color=_INK)
+    quiet(axes, title)
     axes.set_xlim(0, excesses[-1])
     axes.set_ylim(0, 101.5)
-    axes.set_xlabel("excess load (% of the capacity)", color=_INK)
+    axes.set_xlabel("excess load (% of the capacity)", color=INK)
     axes.yaxis.set_major_formatter(PercentFormatter(decimals=0, symbol=" %"))
-    axes.grid(axis="y", color="#e4e4e4", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color(_FAINT)
-    axes.tick_params(colors=_INK, length=0, labelsize=9.5)
     here = 100 * view.excess
     if 0 < here <= excesses[-1]:
-        axes.axvline(here, color=_FAINT, linewidth=1, linestyle=(0, (1, 2)), zorder=1)
+        axes.axvline(here, color=FAINT, linewidth=1, linestyle=(0, (1, 2)), zorder=1)
         near_end = here > 0.75 * excesses[-1]
         axes.annotate(
             "this load", (here, 1.5), xytext=(-4 if near_end else 4, 0), textcoords="offset points",
-            ha="right" if near_end else "left", fontsize=8.5, color=_FAINT,
+            ha="right" if near_end else "left", fontsize=8.5, color=FAINT,
         )  # fmt: skip

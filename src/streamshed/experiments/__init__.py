@@ -17,6 +17,9 @@ from streamshed.experiments.claims import (
 )
 
 PAPERS: dict[str, Paper] = {
+    "aurora": Paper(
+        "Load Shedding in a Data Stream Manager (Tatbul et al., VLDB 2003)", "streamshed.experiments.aurora"
+    ),
     "control": Paper(
         "Load Shedding in Stream Databases: A Control-Based Approach (Tu, Liu, Prabhakar, Yao; VLDB 2006)",
         "streamshed.experiments.control",
