@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -62,8 +63,9 @@ def simulate(
     """Run a network in virtual time.
 
     A processor takes the operators that have something to do in turn (round robin). A turn is a train: the tuples
-    that are there, as many as can be processed in `train_s`. Delays are exact to `tick_s` + `train_s` in any network,
-    and to the digit where every processor has one operator.
+    that are there, as many as can be processed in `train_s`. Where every processor has one operator, delays are exact
+    to the digit. Otherwise arrivals come to the operators in groups, every `train_s`, so that trains are worth their
+    name also under little load; delays are then too long by up to that, and exact with `train_s` = 0.
 
     The controller gets a sample every `period_s`. Without a planner it is asked for an admission at every tick, about
     the tuples that arrive in it (and those held back before, if it is one that holds), and its `keep` is a coin at the
@@ -85,7 +87,7 @@ def simulate(
         service: how costs of single tuples lie around the mean.
         spacing: how arrivals lie within their pattern.
         tick_s: arrivals are decided upon for so much time at once.
-        train_s: how long a turn may take; a train of one tuple may take longer.
+        train_s: how long a turn may take; a train of one tuple may take longer. The unit in which delays are exact.
         processors: the name of the processor of each operator; one for all that are not mentioned.
         seed: of everything random.
         keep_tuples: whether to return arrival and departure of every tuple.
@@ -118,11 +120,11 @@ def simulate(
     places = Places(network, statistics, seed, manager.locations if manager is not None else ())
     tuples = Tuples(places.slots.count)
     named = {operator.id: (processors or {}).get(operator.id, "") for operator in network.operators}
-    by_name = {name: Processor(env, headroom, service, seed) for name in sorted(set(named.values()))}
+    sizes = Counter(named.values())
+    by_name = {name: Processor(env, size, headroom, service, seed) for name, size in sorted(sizes.items())}
     measures = Measures(period_s, periods, target_s, keep_tuples)
-    traffic = Traffic(
-        places, tuples, {operator: by_name[name] for operator, name in named.items()}, measures, statistics.drop_cost
-    )
+    by_operator = {operator: by_name[name] for operator, name in named.items()}
+    traffic = Traffic(places, tuples, by_operator, measures, statistics.drop_cost, train_s)
     shared = (traffic, list(by_name.values()), period_s / per_period)
     entry: Entry
     if controller is None:

@@ -25,13 +25,18 @@ _NUMBERS: Times = np.arange(1.0, MOST + 1)
 class Processor:
     """Serves its operators in turn (round robin).
 
+    With one operator, all that is known to arrive while a train lasts may go into that train, and every departure comes
+    out exactly. With several, a train that waits for tuples would hold up the others, so it takes what is there.
+
     Args:
         env: the clock.
+        operators: how many it serves.
         headroom: the share of it that queries get.
         service: how costs of single tuples lie around the mean.
         seed: of those costs.
 
     Attributes:
+        serves_one: whether it has but one operator.
         debt_s: processing time that was spent beside the operators (on drops), to be taken off before the next train.
         busy_s: processing time spent on tuples since it was last asked.
         work_s: the same since the start.
@@ -39,8 +44,9 @@ class Processor:
         executions: tuples processed, once for each operator.
     """
 
-    def __init__(self, env: simpy.Environment, headroom: float, service: Service, seed: int) -> None:
+    def __init__(self, env: simpy.Environment, operators: int, headroom: float, service: Service, seed: int) -> None:
         self._env = env
+        self.serves_one = operators == 1
         self._headroom = headroom
         self._exponential = service == "exponential"
         self._seed = seed
@@ -86,8 +92,8 @@ class Processor:
         """Process a train at the operator whose turn it is.
 
         Args:
-            start_s: when it begins. If nobody has anything to do before that, the train is what arrives within
-                `train_s` from then on, and it waits in between for tuples that are not there yet.
+            start_s: when it begins. A processor with one operator also takes what arrives within `train_s` from then
+                on, and waits in between for tuples that are not there yet.
             train_s: how long it may take.
             factor: on nominal costs.
 
@@ -99,8 +105,8 @@ class Processor:
         unit_s = place.cost_s * factor
         lasts_s = unit_s / self._headroom
         most = MOST if lasts_s * MOST <= train_s else max(1, int(train_s / lasts_s))
-        waits = start_s > self._env.now
-        ids, ready_s = arc.queue.take(most, start_s + train_s if waits else start_s)
+        looks_ahead = self.serves_one and len(place.inputs) == 1
+        ids, ready_s = arc.queue.take(most, start_s + train_s if looks_ahead else start_s)
         if any(other.queue.length for other in place.inputs):
             self._listed.append(place)
         else:

@@ -16,7 +16,8 @@ from streamshed.engines.sim.tuples import DELIVERED, DROPPED, FILTERED, Ids, Tim
 class Traffic:
     """Moves tuples, and knows how many are under way.
 
-    A drop decides on a tuple when it comes to the arc: what is in a queue will be processed.
+    A drop decides on a tuple when it comes to the arc: what is in a queue will be processed. Tuples come in in groups,
+    every `train_s`, where they go to a processor with several operators (see `Processor`).
 
     Attributes:
         outstanding: tuples let in that have not left.
@@ -30,6 +31,7 @@ class Traffic:
         processors: Mapping[str, Processor],
         measures: Measures,
         drop_cost_s: float,
+        train_s: float,
     ) -> None:
         self.places = places
         self.tuples = tuples
@@ -39,6 +41,10 @@ class Traffic:
         self.finished = 0
         self._processors = processors
         self._drop_cost_s = drop_cost_s
+        self._group_s = {
+            stream: 0.0 if all(out.place is None or processors[out.place.id].serves_one for out in outs) else train_s
+            for stream, outs in places.entries.items()
+        }
 
     def refuse(self, stream: str, ids: Ids) -> None:
         """Tuples are dropped where they come in."""
@@ -51,6 +57,8 @@ class Traffic:
     def let_in(self, stream: str, ids: Ids, times_s: Times) -> None:
         """Tuples enter the network."""
         self.outstanding += len(ids)
+        if self._group_s[stream] > 0:
+            times_s = np.ceil(times_s / self._group_s[stream]) * self._group_s[stream]
         self._hand_on(self.places.entries[stream], ids, self.tuples.at(ids), times_s)
 
     def charge_drop(self, out: Out, count: int) -> None:
