@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import control
 import numpy as np
@@ -184,10 +185,18 @@ def test_deadline_feeds_what_the_engine_needs_until_the_next_question() -> None:
     controller.observe(sample(1, queue=0, finished=200, cost_s=0.005))
     release = controller.admit(held(500, 1.0))
     assert release.room == pytest.approx(2 * 0.01 * 1.25 / 0.005)
-    assert release.wait_limit_s == pytest.approx(2.0 - 5 * 1.25 * 0.005)
+    assert release.wait_limit_s == pytest.approx(2.0 - 0.01 - 5 * 1.25 * 0.005)
     full = controller.admit(held(500, 1.0, outstanding=50))
     assert full.room == 0
-    assert full.wait_limit_s == pytest.approx(2.0 - 50 * 1.25 * 0.005)
+    assert full.wait_limit_s == pytest.approx(2.0 - 0.01 - 50 * 1.25 * 0.005)
+
+
+def test_deadline_starts_slowly_while_it_knows_nothing() -> None:
+    controller = DeadlineController(2.0)
+    for outstanding, finished, room in ((0, 0, 1), (1, 0, 0), (0, 1, 2), (2, 7, 6)):
+        release = controller.admit(Outlook(0.1, 500, 0.1, 0.1, outstanding, finished, again_s=0.01))
+        assert release.room == room
+        assert math.isinf(release.wait_limit_s), "nothing is dropped for want of knowledge"
 
 
 def test_deadline_notices_a_jump_of_the_cost_before_the_next_sample() -> None:
@@ -219,6 +228,16 @@ def test_on_arrival_the_margin_follows_the_rise_of_the_cost() -> None:
     assert controller.admit(Outlook(3.0, 1000, 0.0, 0.01)).keep == pytest.approx(calm / 2 * math.exp(0.25), rel=0.05)
 
 
+def test_on_arrival_the_margin_follows_delays_that_the_queue_did_not_tell() -> None:
+    """The queue tells one second, and tuples come out after three: next time it must tell a third of the target."""
+    controller = ArrivalDeadlineController(2.0)
+    for k in range(1, 8):
+        told = sample(k, queue=190)
+        controller.observe(replace(told, delay_p95_s=3.0))
+    keep = controller.admit(Outlook(7.0, 1000, 0.0, 0.01)).keep
+    assert keep == pytest.approx(2.0 / 3 / COST_S / 1000, rel=0.01)
+
+
 # --- the contract --------------------------------------------------------------------------------------------------
 
 amounts = st.floats(0, 1e9, allow_nan=False)
@@ -232,6 +251,7 @@ samples = st.builds(
     outstanding=st.none() | amounts,
     finished=st.none() | amounts,
     busy_s=st.none() | st.floats(0, 1e3),
+    delay_p95_s=st.none() | st.floats(0, 1e4),
 )
 outlooks = st.builds(
     Outlook,

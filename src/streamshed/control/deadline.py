@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 
 from streamshed.control.base import Controller, HoldingController, LoadSample, Outlook, Release
 from streamshed.errors import InvalidValueError
@@ -13,6 +14,8 @@ _FORGETTING = 0.9
 _AHEAD = 2.0
 _RISE_MEMORY_S = 60.0
 _BELIEF = 0.05
+_LARGEST_RISE = math.log(8.0)
+_LOOK_BACK = 5.0
 
 
 class Pace:
@@ -75,9 +78,14 @@ class ArrivalDeadlineController(Controller):
 
         w + (q + kept)·pace ≤ target·exp(−rise).
 
-    The queue is then a promise about the cost of the next `target` seconds, and the margin has to follow how far the
-    cost can rise in that time: `rise` is the largest logarithmic rise of the pace within a stretch as long as the
-    target, forgotten over a minute, and at least a quarter.
+    The queue is then a promise about the cost of the next `target` seconds, and the margin has to follow how far that
+    promise has been off: `rise` is, on a logarithmic scale, the larger of
+
+    - how far the pace has risen within a stretch as long as the target, and
+    - by what factor delays (the 95th percentile) exceeded what the queue told when their tuples came in, as they do in
+      a network whose operators do not share the processor as their queues grow,
+
+    forgotten over a minute, and at least a quarter.
 
     Args:
         target_s: the delay to hold.
@@ -94,19 +102,36 @@ class ArrivalDeadlineController(Controller):
     def __init__(self, target_s: float) -> None:
         self.target_s = _check_target(target_s)
         self.pace = Pace()
-        self._recent: list[tuple[float, float]] = []
+        self._recent: deque[tuple[float, float, float]] = deque()
         self._rise = _LEAST_SPREAD
 
     def observe(self, sample: LoadSample) -> None:
         self.pace.observe(sample)
         if self.pace.tuple_s is None:
             return
+        pace = math.log(self.pace.tuple_s)
+        self._recent.append((sample.time_s, pace, sample.queue * self.pace.tuple_s))
+        while len(self._recent) > 1 and self._recent[0][0] < sample.time_s - _LOOK_BACK * self.target_s:
+            self._recent.popleft()
         since_s = sample.time_s - self.target_s - sample.duration_s
-        self._recent = [entry for entry in self._recent if since_s <= entry[0] < sample.time_s]
-        self._recent.append((sample.time_s, self.pace.tuple_s))
-        rise = math.log(self.pace.tuple_s) - min(math.log(pace_s) for _, pace_s in self._recent)
+        rise = pace - min(before for time_s, before, _ in self._recent if time_s >= since_s)
         faded = self._rise * math.exp(-sample.duration_s / _RISE_MEMORY_S)
-        self._rise = max(rise, faded, _LEAST_SPREAD)
+        self._rise = min(max(rise, self._stretch(sample), faded, _LEAST_SPREAD), _LARGEST_RISE)
+
+    def _stretch(self, sample: LoadSample) -> float:
+        """The logarithm of the factor by which delays exceeded what the queue told; 0 where they did not matter."""
+        delay_s = sample.delay_p95_s
+        if sample.outstanding is None or delay_s is None or delay_s <= self.target_s / 2:
+            return 0.0
+        came_s = sample.time_s - delay_s
+        # They came in between two samples, and a burst may have come with them: the longer of the two queues counts.
+        told_s = after_s = 0.0
+        for time_s, _, backlog_s in reversed(self._recent):
+            if time_s <= came_s:
+                told_s = max(backlog_s, after_s)
+                break
+            after_s = backlog_s
+        return math.log(delay_s / told_s) if told_s > 0 else 0.0
 
     def admit(self, outlook: Outlook) -> Admission:
         backlog_s = outlook.outstanding * (self.pace.tuple_s or 0.0)
@@ -127,10 +152,12 @@ class DeadlineController(HoldingController):
     when the tuple is due it looks ahead by the little that is already in the engine. And until then nothing is lost by
     waiting: if the burst ends or the cost falls, the tuple is processed after all.
 
-    So tuples wait at the entry, and the engine is given just enough to be busy until it asks again: `room` makes the
-    work ahead twice that long. A tuple is dropped when its wait exceeds
+    So tuples wait at the entry, and the engine is given just enough to be busy until it asks again, in `again`: `room`
+    makes the work ahead twice that long. A tuple is dropped when its wait exceeds
 
-        target − (1 + spread)·(tuples ahead, room included)·pace.
+        target − again − (1 + spread)·(tuples ahead, room included)·pace,
+
+    where one `again` is for what the engine has begun and does not count as outstanding any more.
 
     With equal costs that is earliest deadline first, which finishes as many tuples in time as can be finished in time:
     no controller that holds the target loses less, but for the short work ahead. The margin is `spread` of that work
@@ -138,7 +165,7 @@ class DeadlineController(HoldingController):
 
     Where the decision is final (`again_s` is None), it is that of `ArrivalDeadlineController`.
 
-    Until a pace has been measured, everything goes on.
+    Before a pace has been measured, the engine gets as many tuples as it has finished so far: a slow start.
 
     Args:
         target_s: the delay to hold. There is nothing else to set.
@@ -147,7 +174,7 @@ class DeadlineController(HoldingController):
     >>> controller.observe(LoadSample(1.0, 1.0, arrived=300, kept=200, outstanding=4, finished=200, busy_s=1.0))
     >>> release = controller.admit(Outlook(1.0, 400, oldest_wait_s=1.9, span_s=1.9, outstanding=2, again_s=0.02))
     >>> round(release.room, 6), round(release.wait_limit_s, 6)  # 5 ms a tuple: 10 ahead, and 25 % to be careful
-    (8.0, 1.9375)
+    (8.0, 1.9175)
     """
 
     name = "deadline"
@@ -168,8 +195,9 @@ class DeadlineController(HoldingController):
         pace = self._final.pace
         pace_s = pace.now_s(outlook, outlook.oldest_wait_s, _BELIEF * self.target_s)
         if pace_s is None:
-            return Release(1.0, room=outlook.waiting)
+            return Release(1.0, room=max((outlook.finished or 0.0) + 1 - outlook.outstanding, 0.0))
         careful = 1 + pace.spread
         room = max(_AHEAD * careful * outlook.again_s / pace_s - outlook.outstanding, 0.0)
         ahead = outlook.outstanding + min(room, outlook.waiting)
-        return Release(1.0, room=room, wait_limit_s=self.target_s - careful * ahead * pace_s)
+        limit_s = self.target_s - outlook.again_s - careful * ahead * pace_s
+        return Release(1.0, room=room, wait_limit_s=limit_s)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 PAPERS = ("ctrl", "baseline", "aurora")
 NAMES = (*PAPERS, "deadline", "deadline-on-arrival")
 TRACE_STARTS_S = (0.0, 2500.0)
-QUICK_SECONDS = 20.0
+QUICK_SECONDS = 10.0
 GOAL, GOAL_OVERLOADED = (1 / 20, 1.02), (1 / 50, 1.01)
 """What ours is to reach: violations and loss relative to CTRL's; the second from 1.3 times the capacity on."""
 OVERLOADED = 1.3
@@ -70,7 +70,7 @@ def _disturbances() -> tuple[Disturbance, ...]:
         Disturbance("cost told 5 periods late", lag=5),
         Disturbance("cost told with 10 % noise", noise=0.1),
         Disturbance("cost told with 30 % noise", noise=0.3),
-        Disturbance("14 operators in turn", plant=network),
+        Disturbance("14 operators, equal slices of time", plant=network),
         Disturbance("14 operators, shed inside (road map)", plant=network, planner="roadmap"),
         Disturbance("14 operators, shed inside, 5 late, 30 % noise", 5, 0.3, network, "roadmap"),
     )
@@ -170,7 +170,12 @@ def _relative(
     scores: Mapping[tuple[str, str], Mapping[str, Score]], web: str, disturbances: Mapping[str, Mapping[str, Score]]
 ) -> list[Claim]:
     claims = []
-    for name, title, factor in (("aurora", "AURORA", 205.0), ("baseline", "BASELINE", 23.0)):
+    exact = (
+        "where queue and cost are measured exactly, to correct everything within one period is right, and CTRL's "
+        "slower approach stays above the target for longer"
+    )
+    falls = "the cost falls as often as it rises, and every fall gives AURORA spare capacity that works off its backlog"
+    for name, title, factor, why in (("aurora", "AURORA", 205.0, falls), ("baseline", "BASELINE", 23.0, exact)):
         here = {
             load: times(scores[load, "varying"][name].violations_s, scores[load, "varying"]["ctrl"].violations_s)
             for load in (web, "pareto 1")
@@ -184,8 +189,7 @@ def _relative(
                 f"{factor:.0f}× on 'Web', similar on 'Pareto'",
                 shown,
                 all(ratio > 1 for ratio in here.values()),
-                otherwise="where queue and cost are measured exactly, correcting everything within one period is "
-                "right, and CTRL's slower approach stays above the target for longer",
+                otherwise=why,
             )
         )
         claims.append(

@@ -224,7 +224,7 @@ def run_controller(
         headroom=HEADROOM,
         cost=cost,
         tick_s=min(step_s, period_s / 4),
-        train_s=step_s,
+        train_s=min(step_s, period_s / 4),
         seed=seed,
         progress=progress,
     )
