@@ -21,10 +21,10 @@ SPEC = """\
 name: tiny
 streams:
   readings:
-    columns: {{key: bigint, value: double}}
+    columns: {{id: bigint, value: double}}
     source: {{format: feeder, options: {{{options}}}}}
 operators:
-  high: {{type: filter, input: readings, where: value >= 0.5}}
+  high: {{type: filter, input: readings, where: value >= 50}}
 outputs:
   alarms: {{input: high, sink: {{format: memory}}}}
   shown: {{input: readings, sink: {{format: console}}}}
@@ -46,14 +46,15 @@ def invoke(tmp_path: Path, options: str, *arguments: object) -> Result:
     return runner.invoke(app, ["run", str(file), "--directory", str(tmp_path / "run"), *map(str, arguments)])
 
 
-def interrupt_after_a_batch(place: Path) -> None:
+def interrupt_after_a_batch(place: Path, over: threading.Event) -> None:
     """As Ctrl-C does, once the ledger has a batch."""
 
     def has_a_batch() -> bool:
         return any('"batch"' in file.read_text() for file in (place / "control" / "ledger").glob("*.jsonl"))
 
-    wait_for(has_a_batch, "a batch in the ledger")
-    os.kill(os.getpid(), signal.SIGINT)
+    wait_for(lambda: over.is_set() or has_a_batch(), "a batch in the ledger")
+    if not over.is_set():
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 def read_json(file: Path) -> Any:
@@ -62,10 +63,12 @@ def read_json(file: Path) -> Any:
 
 def test_a_run_that_is_interrupted_and_goes_on(spark: SparkSession, tmp_path: Path, place: Path) -> None:
     handler = signal.getsignal(signal.SIGINT)
-    interrupter = threading.Thread(target=interrupt_after_a_batch, args=(place,))
+    over = threading.Event()
+    interrupter = threading.Thread(target=interrupt_after_a_batch, args=(place, over))
     interrupter.start()
     options = "generator: uniform, rate_tps: 2000"
     first = invoke(tmp_path, options, "--json", tmp_path / "first.json", "--target", 5)
+    over.set()
     interrupter.join()
     assert first.exit_code == 0, (first.output, first.exception)
     assert "batch 0" in first.output, "a line for where there is no terminal"

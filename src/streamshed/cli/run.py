@@ -6,6 +6,7 @@ import math
 import signal
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -29,6 +30,7 @@ ROWS_SHOWN = 5
 """Of an output without a sink of its own but `memory` or `console`, at the end."""
 
 _POLL_S = 0.2
+_LAST_BATCH_S = 5.0  # to wait for the end of the running batch
 _LOG_LEVEL = "spark.log.level"
 _SHOWN_SINKS = ("console", "memory")
 
@@ -109,7 +111,7 @@ def run(
     console = Console(highlight=False)
     with ExitStack() as stack:
         from streamshed.cli.live import LiveView
-        from streamshed.engines.spark.failures import explained
+        from streamshed.engines.spark.failures import explained, query_failure
         from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
         from streamshed.engines.spark.session import temporary_session
 
@@ -119,7 +121,10 @@ def run(
         stopped = stack.enter_context(_stop_signals())
         view = stack.enter_context(LiveView(console, target, loaded.network.name))
 
+        batch_over = threading.Event()
+
         def on_batch(batch: NetworkBatch) -> None:
+            batch_over.set()
             totals.add(batch)
             view.show(batch)
             for table in runner.sinks.tables.values():
@@ -139,7 +144,9 @@ def run(
         with runner:
             with explained("the network does not start", where=f"network {loaded.network.name!r}"):
                 query = runner.start()
-            outcome.error = _wait(query, stopped, seconds)
+            _wait(query, stopped, seconds)
+            _let_finish(query, batch_over)
+            outcome.error = query_failure(query)
     _report(console, outcome, totals, loaded, place)
     if json is not None:
         from streamshed.cli.export import write_json
@@ -165,16 +172,20 @@ class _Outcome:
         self.error: StreamshedError | None = None
 
 
-def _wait(query: Any, stopped: threading.Event, seconds: float | None) -> StreamshedError | None:
-    """Until the time is over, a signal comes or the query ends; then why it died, if it did."""
-    from time import monotonic
+def _wait(query: Any, stopped: threading.Event, seconds: float | None) -> None:
+    """Until the time is over, a signal comes or the query ends."""
+    end_s = math.inf if seconds is None else time.monotonic() + seconds
+    while query.isActive and not stopped.is_set() and time.monotonic() < end_s:
+        stopped.wait(min(_POLL_S, max(end_s - time.monotonic(), 0.0)))
 
-    from streamshed.engines.spark.failures import query_failure
 
-    end_s = math.inf if seconds is None else monotonic() + seconds
-    while query.isActive and not stopped.is_set() and monotonic() < end_s:
-        stopped.wait(min(_POLL_S, max(end_s - monotonic(), 0.0)))
-    return query_failure(query)
+def _let_finish(query: Any, batch_over: threading.Event) -> None:
+    """Let the running batch end, if it does so soon; one that is broken off is done again when the run goes on."""
+    end_s = time.monotonic() + _LAST_BATCH_S
+    batch_over.clear()
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < end_s:
+        if batch_over.wait(_POLL_S / 4):
+            return
 
 
 @contextmanager
