@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,15 +47,25 @@ def invoke(tmp_path: Path, options: str, *arguments: object) -> Result:
     return runner.invoke(app, ["run", str(file), "--directory", str(tmp_path / "run"), *map(str, arguments)])
 
 
-def interrupt_after_a_batch(place: Path, over: threading.Event) -> None:
-    """As Ctrl-C does, once the ledger has a batch."""
+def interrupted_after_a_batch(place: Path, invoked: Callable[[], Result]) -> Result:
+    """As by Ctrl-C, once the ledger has a batch more."""
 
-    def has_a_batch() -> bool:
-        return any('"batch"' in file.read_text() for file in (place / "control" / "ledger").glob("*.jsonl"))
+    def batches() -> int:
+        return sum(file.read_text().count('"kind":"batch"') for file in (place / "control" / "ledger").glob("*.jsonl"))
 
-    wait_for(lambda: over.is_set() or has_a_batch(), "a batch in the ledger")
-    if not over.is_set():
-        os.kill(os.getpid(), signal.SIGINT)
+    def interrupt() -> None:
+        wait_for(lambda: over.is_set() or batches() > before, "a batch in the ledger", seconds=280)
+        if not over.is_set():
+            os.kill(os.getpid(), signal.SIGINT)
+
+    over, before = threading.Event(), batches()
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
+    try:
+        return invoked()
+    finally:
+        over.set()
+        interrupter.join()
 
 
 def read_json(file: Path) -> Any:
@@ -63,13 +74,10 @@ def read_json(file: Path) -> Any:
 
 def test_a_run_that_is_interrupted_and_goes_on(spark: SparkSession, tmp_path: Path, place: Path) -> None:
     handler = signal.getsignal(signal.SIGINT)
-    over = threading.Event()
-    interrupter = threading.Thread(target=interrupt_after_a_batch, args=(place, over))
-    interrupter.start()
     options = "generator: uniform, rate_tps: 2000"
-    first = invoke(tmp_path, options, "--json", tmp_path / "first.json", "--target", 5)
-    over.set()
-    interrupter.join()
+    first = interrupted_after_a_batch(
+        place, lambda: invoke(tmp_path, options, "--json", tmp_path / "first.json", "--target", 5)
+    )
     assert first.exit_code == 0, (first.output, first.exception)
     assert "batch 0" in first.output, "a line for where there is no terminal"
     assert "alarms: the last rows" in first.output
@@ -77,7 +85,9 @@ def test_a_run_that_is_interrupted_and_goes_on(spark: SparkSession, tmp_path: Pa
     assert f"streamshed ledger {place / 'control'}" in first.output
     assert signal.getsignal(signal.SIGINT) is handler
 
-    second = invoke(tmp_path, options, "--json", tmp_path / "second.json", "--seconds", 4, "--no-shed")
+    second = interrupted_after_a_batch(
+        place, lambda: invoke(tmp_path, options, "--json", tmp_path / "second.json", "--no-shed")
+    )
     assert second.exit_code == 0, (second.output, second.exception)
 
     documents = [read_json(tmp_path / name) for name in ("first.json", "second.json")]

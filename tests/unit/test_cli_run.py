@@ -5,15 +5,19 @@ from __future__ import annotations
 import io
 import math
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from streamshed.cli import app
+from streamshed.cli import app, run
 from streamshed.cli.live import LiveView
 from streamshed.cli.totals import Totals
 from streamshed.control import LoadSample
@@ -103,6 +107,23 @@ def test_no_java(spec_file: Path, tmp_path: Path) -> None:
     assert "Spark needs Java" in result.stderr
     assert "JAVA_HOME" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+class Running:
+    """Stands in for a query."""
+
+    isActive = True
+    status: ClassVar[dict[str, bool]] = {"isTriggerActive": False}
+
+
+def test_it_waits_as_long_as_told_or_until_a_signal() -> None:
+    begin_s = time.monotonic()
+    run._wait(Running(), threading.Event(), 0.1)
+    assert 0.1 <= time.monotonic() - begin_s < 10
+    with run._stop_signals() as stopped:
+        os.kill(os.getpid(), signal.SIGTERM)
+        run._wait(Running(), stopped, None)
+    run._let_finish(Running(), threading.Event())  # between two batches: at once
 
 
 # --- what is shown ---------------------------------------------------------------------------------------------------

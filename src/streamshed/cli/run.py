@@ -326,7 +326,8 @@ def _show_rows(console: Console, output: str, rows: Sequence[Any]) -> None:
     if not last:
         console.print(f"{output}: no rows", style="dim", markup=False)
         return
-    table = Table(title=Text(f"{output}: the last rows"), title_justify="left", box=None, pad_edge=False)
+    console.print(f"{output}: the last rows", style="bold", markup=False)
+    table = Table(box=None, pad_edge=False)
     for name in last[0].asDict():
         table.add_column(Text(name), overflow="fold")
     for row in last:
