@@ -11,40 +11,16 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from streamshed.experiments.random_networks import Recipe, random_network
-from streamshed.network import Spec
+from benchmarks.networks import random_network
 from streamshed.planning import RoadMap
 from streamshed.planning.flow_builder import flow_graph
 from streamshed.planning.optimal import optimal_fractions
-from streamshed.qos import LossGraph, Qos
 
 SIZES = ((1, 1), (10, 2), (100, 10), (1000, 100))
 """Queries and streams; a query has ten operators."""
 
 LOOKUPS = 300
 NETWORKS = 500
-
-
-def _quality(rng: random.Random) -> Qos:
-    """A loss graph with one knee, and a weight."""
-    knee = rng.uniform(0.2, 0.8)
-    return Qos(loss=LossGraph.of([(0, 0), (knee, rng.uniform(knee, 1.0)), (1, 1)]), weight=rng.uniform(0.5, 2))
-
-
-def _network(
-    queries: int, operators_per_query: int, streams: int, seed: int, sharing: float, unions: float, joins: float
-) -> Spec:
-    recipe = Recipe(
-        queries=queries,
-        operators=queries * operators_per_query,
-        mix={"filter": 1 - unions - joins, "union": unions, "join": joins},
-        streams=streams,
-        sharing=sharing,
-        constants=(0, 40),
-        cost_s={"filter": (0.5, 2), "map": (0.2, 0.2), "union": (0.2, 0.5), "join": (1, 3)},
-        rate_tps=(50, 150),
-    )
-    return random_network(recipe, seed, _quality)
 
 
 def run(console: Console) -> None:
@@ -84,8 +60,7 @@ def _speed(console: Console) -> None:
 
 
 def _speed_of(queries: int, streams: int) -> tuple[str, ...]:
-    spec = _network(queries, 10, streams, 1, sharing=0.3, unions=0.1, joins=0.05)
-    network, statistics, rates = spec.network, spec.statistics, spec.rates
+    network, statistics, rates = random_network(queries, 10, streams, seed=1)
     graph = flow_graph(network, statistics, rates)
     road_map = RoadMap(graph)
     vector = np.array([rates[stream] for stream in road_map.streams])
@@ -114,19 +89,19 @@ def loss_ratios(count: int = NETWORKS) -> list[float]:
     rng = random.Random(2003)
     ratios: list[float] = []
     for seed in range(count):
-        spec = _network(
+        network, statistics, rates = random_network(
             rng.randint(1, 12),
             rng.randint(2, 10),
             rng.randint(1, 6),
             seed,
             sharing=rng.uniform(0, 0.8),
-            unions=rng.uniform(0, 0.3),
-            joins=rng.uniform(0, 0.2),
+            union_share=rng.uniform(0, 0.3),
+            join_share=rng.uniform(0, 0.2),
         )
-        graph = flow_graph(spec.network, spec.statistics, spec.rates)
+        graph = flow_graph(network, statistics, rates)
         capacity = graph.full_load / rng.uniform(1.05, 5)
         road_map = RoadMap(graph)
-        vector = np.array([spec.rates[stream] for stream in road_map.streams])
+        vector = np.array([rates[stream] for stream in road_map.streams])
         everything = sum(leaf.weight for leaf in graph.leaves)
         greedy = everything - graph.utility(road_map.fractions(road_map.lookup(vector, capacity)))
         best = everything - graph.utility(optimal_fractions(graph, capacity))
