@@ -300,6 +300,16 @@ def test_silence_is_survived(name: str) -> None:
     assert controller.admit(Outlook(10.0, 5, 0.0, 0.01)).keep == 1.0
 
 
+@pytest.mark.parametrize("name", CONTROLLERS)
+def test_memory_does_not_grow(name: str) -> None:
+    """However short the period and however long the run, and when the clock is set back."""
+    controller = controller_named(name, 2.0)
+    for k in range(3000):
+        controller.observe(sample(k % 2000, period_s=0.01, arrived=3, finished=2))
+    inner = getattr(controller, "_final", controller)
+    assert len(getattr(inner, "_recent", ())) <= 50
+
+
 def test_names() -> None:
     assert next(iter(CONTROLLERS)) == "deadline"
     for name, kind in CONTROLLERS.items():

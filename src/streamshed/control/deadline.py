@@ -15,7 +15,7 @@ _AHEAD = 2.0
 _RISE_MEMORY_S = 60.0
 _BELIEF = 0.05
 _LARGEST_RISE = math.log(8.0)
-_LOOK_BACK = 5.0
+_LOOK_BACK, _STEPS = 5.0, 8
 
 
 class Pace:
@@ -110,13 +110,21 @@ class ArrivalDeadlineController(Controller):
         if self.pace.tuple_s is None:
             return
         pace = math.log(self.pace.tuple_s)
-        self._recent.append((sample.time_s, pace, sample.queue * self.pace.tuple_s))
-        while len(self._recent) > 1 and self._recent[0][0] < sample.time_s - _LOOK_BACK * self.target_s:
-            self._recent.popleft()
+        self._remember(sample.time_s, pace, sample.queue * self.pace.tuple_s)
         since_s = sample.time_s - self.target_s - sample.duration_s
-        rise = pace - min(before for time_s, before, _ in self._recent if time_s >= since_s)
+        rise = pace - min((before for time_s, before, _ in self._recent if time_s >= since_s), default=pace)
         faded = self._rise * math.exp(-sample.duration_s / _RISE_MEMORY_S)
         self._rise = min(max(rise, self._stretch(sample), faded, _LEAST_SPREAD), _LARGEST_RISE)
+
+    def _remember(self, now_s: float, pace: float, backlog_s: float) -> None:
+        """Keep what is a few targets back, in steps: with a short control period there would be too many."""
+        recent = self._recent
+        if recent and now_s < recent[-1][0]:
+            recent.clear()  # the clock was set back
+        if not recent or now_s - recent[-1][0] >= self.target_s / _STEPS:
+            recent.append((now_s, pace, backlog_s))
+        while recent[0][0] < now_s - _LOOK_BACK * self.target_s:
+            recent.popleft()
 
     def _stretch(self, sample: LoadSample) -> float:
         """The logarithm of the factor by which delays exceeded what the queue told; 0 where they did not matter."""

@@ -243,14 +243,21 @@ def update_s(name: str, updates: int = UPDATES) -> float:
     controller = controller_named(name, 2.0)
     samples = [
         LoadSample(
-            float(i), 1.0, 300 + i % 7, 200, outstanding=200.0 + i % 50, finished=184.0, busy_s=0.97 + 0.01 * (i % 5)
+            float(i),
+            1.0,
+            300 + i % 7,
+            200,
+            outstanding=200.0 + i % 50,
+            finished=184.0,
+            busy_s=0.97 + 0.01 * (i % 5),
+            delay_p95_s=1.5 + 0.1 * (i % 3),
         )
-        for i in range(100)
+        for i in range(updates)
     ]
-    outlook = Outlook(100.0, 3.0, 0.5, 0.01, 5.0, 100.0, again_s=0.01)
+    outlook = Outlook(float(updates), 3.0, 2.5, 0.01, 5.0, 100.0, again_s=0.01)
     started = time.process_time()
-    for i in range(updates):
-        controller.observe(samples[i % 100])
+    for sample in samples:
+        controller.observe(sample)
         controller.admit(outlook)
     return (time.process_time() - started) / updates
 
