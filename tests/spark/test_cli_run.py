@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,7 @@ def read_json(file: Path) -> Any:
 
 def test_a_run_that_is_interrupted_and_goes_on(spark: SparkSession, tmp_path: Path, place: Path) -> None:
     handler = signal.getsignal(signal.SIGINT)
-    options = "generator: uniform, rate_tps: 2000"
+    options = f"generator: uniform, rate_tps: 2000, epoch: {time.time() - 5:.0f}"  # some tuples wait already
     first = interrupted_after_a_batch(
         place, lambda: invoke(tmp_path, options, "--json", tmp_path / "first.json", "--target", 5)
     )

@@ -222,7 +222,7 @@ def test_sums() -> None:
 def test_what_a_worker_died_of_comes_first() -> None:
     message = """\
 [STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure:
-Traceback (most recent call last):
+Task 0 in stage 1.0 failed 1 times: org.apache.spark.SparkException: Error in worker: Traceback (most recent call last):
   File "/somewhere/worker.py", line 12, in main
     process()
     ~~~~~~~^^

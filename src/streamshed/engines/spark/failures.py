@@ -32,7 +32,7 @@ def first_lines(message: str, most: int = _MOST_LINES) -> str:
     Caused by: no such file
     """
     lines = message.strip().splitlines()
-    start = max((i for i, line in enumerate(lines) if line.strip() == _HEADINGS[0]), default=None)
+    start = max((i for i, line in enumerate(lines) if line.rstrip().endswith(_HEADINGS[0])), default=None)
     if start is not None:
         inside = start + 1
         while inside < len(lines) and (lines[inside].startswith("  ") or not lines[inside].strip()):
