@@ -18,6 +18,11 @@ from streamshed.planning.flow import EPSILON, FlowGraph, Rule
 _LEAST_STEP = 1e-7
 """Steps shorter than this would be rounding noise."""
 
+_PATIENCE = 20
+"""Moves per candidate after which steps get coarser: both sides of a join may take turns in ever smaller steps."""
+
+_COARSER = 4.0
+
 _WIDE = 300
 """Candidates with more nodes below are looked at again only when it is their turn by their last known ratio."""
 
@@ -72,6 +77,7 @@ class Walk:
     def __init__(self, graph: FlowGraph, step_size: float) -> None:
         self.graph = graph
         self.step_size = step_size
+        self._least_step = _LEAST_STEP
         self.fractions = graph.fractions({})
         self.candidates = candidates(graph)
         self._location_of = {node: place for place, location in enumerate(graph.locations) for node in location.nodes}
@@ -138,6 +144,7 @@ class Walk:
         for candidate in range(len(self.candidates)):
             renew(candidate)
         stale: set[int] = set()
+        patience = left = _PATIENCE * (len(self.candidates) + 10)
         while heap:
             _, candidate, stamp = heapq.heappop(heap)
             if stamp != version[candidate]:
@@ -152,6 +159,10 @@ class Walk:
                 continue
             move, changes = step
             yield move
+            left -= 1
+            if left == 0:
+                left = patience
+                self._least_step *= _COARSER
             touched: set[int] = {candidate}
             for node in changes:
                 touched.update(self._watchers[node])
@@ -246,6 +257,8 @@ class Walk:
         """Take a step; the move and how much each node's fraction falls, or None if it would save nothing."""
         nodes = self.candidates[candidate]
         step, linear = min(probe.reach, self.step_size), True
+        if step < self._least_step < probe.top:
+            step, linear = self._least_step, False
         opening = self._opening_cost(nodes)
         if opening > 0:
             # A new drop must save more than it costs (x > D/L), even if that takes it past the next change of slope.
