@@ -35,7 +35,7 @@ class InputPlanner(Planner):
             return graph.fractions({entry[stream]: 1.0 - share for stream, share in dropped.items()})
 
         low, high = 0.0, 1.0
-        if graph.load(fractions(low)) <= admission.capacity:
+        if graph.load(fractions(low)) <= admission.capacity * (1 + 1e-9):  # rounding is no overload
             high = low
         for _ in range(_HALVINGS if high > low else 0):
             middle = (low + high) / 2
