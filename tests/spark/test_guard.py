@@ -235,3 +235,22 @@ def test_an_unwritable_directory_is_named(spark: SparkSession, tmp_path: Path) -
     tmp_path.chmod(0o500)
     with pytest.raises(StreamshedError, match="cannot be written"):
         Guard(spark, 1.0, tmp_path / "guard")
+
+
+def test_no_batch_is_compiled_anew(spark: SparkSession, tmp_path: Path) -> None:
+    """The start of a batch, or a threshold, in generated code would make every batch run cold."""
+
+    def compiled() -> int:
+        return int(spark._jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME().getCount())
+
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 100).load()
+    with Guard(spark, 600.0, tmp_path / "guard", tick_s=0) as guard:
+        frame = guard.protect(source, key=["value"], arrival="timestamp", name="s", weighted=True)
+        query = guard.watch(frame.writeStream.format("noop").start())
+        counts: list[int] = []
+        for batch in range(8):
+            wait_for(lambda: len(query.recentProgress) > batch + 1, "a batch")  # noqa: B023
+            guard.gate.apply({"s": batch / 10})
+            counts.append(compiled())
+        query.stop()
+    assert counts[-1] == counts[3], counts

@@ -15,6 +15,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from streamshed.engines.spark.checkpoint import BatchStart, CheckpointLog
 from streamshed.engines.spark.control_line import ControlLine
+from streamshed.engines.spark.drops import observation
 from streamshed.engines.spark.ledger import Ledger, LedgerQuery, LedgerRow
 from streamshed.engines.spark.monitor import BatchReport, DropCounts
 from streamshed.engines.spark.recount import RecountError, recount
@@ -109,7 +110,7 @@ class Accounts:
         """Take notice of a query; None if there is no drop of ours in its plan."""
         execution: Any = query._jsq.streamingQuery()
         plan = execution.analyzedPlan().toString()
-        places = {name: plan.find(f"{drop.observed}/in") for name, drop in self._drops.items()}
+        places = {name: plan.find(observation(drop.observed)) for name, drop in self._drops.items()}
         # A plan is printed from left to right, as its sources are numbered.
         names = sorted((name for name, place in places.items() if place >= 0), key=lambda name: places[name])
         if not names:

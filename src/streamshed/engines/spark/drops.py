@@ -20,7 +20,10 @@ from streamshed.qos import Histogram, ValueGraph, cells_between, interval_table
 ARRIVAL_QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95)
 """Of the arrival times of the kept tuples in a batch; the earliest arrivals are the longest delays."""
 
-_ACCURACY = 500  # of the quantiles: to 1/500 of a batch
+_ACCURACY = 500  # of the quantiles: to 1/500 of what is looked at
+_SAMPLED_OF = 8  # quantiles are dear: one arrival time of so many is looked at
+
+_KEPT, _MALFORMED, _ARRIVAL, _SAMPLE = (f"_streamshed_{mark}" for mark in ("kept", "malformed", "arrival", "sample"))
 
 
 def random_rank(key: Sequence[str | Column], salt: int = 0) -> Column:
@@ -101,12 +104,13 @@ def drop(
 ) -> DataFrame:
     """Keep the tuples whose rank reaches the threshold, and have both sides counted in every micro-batch.
 
-    The observations `name/in` (arrived, malformed) and `name/kept` (kept, and quantiles of the arrival time) also pin
-    the drop to its place: the optimiser moves nothing past them.
+    The observation `observation(name)` (arrived, malformed, kept, and quantiles of the arrival time) also pins the drop
+    to its place: the optimiser moves nothing past it. What it looks at is computed ahead of it, in generated code;
+    within it, quantiles would be interpreted.
 
     Args:
         frame: a streaming DataFrame.
-        name: of the observations, unique in the query.
+        name: of the observation, unique in the query.
         rank: in [0, 1).
         threshold: the fraction to drop, from columns of `control` if that is given.
         control: one row, broadcast to all tuples: `ControlLine.thresholds`.
@@ -116,25 +120,34 @@ def drop(
         weighted: whether to add the weight that `streamshed.estimates` needs.
         nested: whether the drops upstream go by the same rank.
     """
-    malformed = F.lit(0).cast("bigint") if valid is None else F.count_if(~valid)
-    kept = frame.observe(f"{name}/in", F.count(F.lit(1)).alias("arrived"), malformed.alias("malformed"))
+    keep = rank >= threshold if needed is None else (rank >= threshold) & needed
+    keep = F.coalesce(keep if valid is None else F.when(valid, keep), F.lit(False))
+    marks = {_KEPT: keep}
+    counts = [F.count(F.lit(1)).alias("arrived"), F.count_if(F.col(_KEPT)).alias("kept")]
     if valid is not None:
-        kept = kept.where(valid)
-    if control is not None:
-        kept = kept.crossJoin(F.broadcast(control))
-    kept = kept.where(rank >= threshold if needed is None else (rank >= threshold) & needed)
-    if weighted:
-        kept = with_weight(kept, 1 - threshold, nested=nested)
-    if control is not None:
-        kept = kept.drop(*control.columns)
-    counts = [F.count(F.lit(1)).alias("kept")]
+        marks[_MALFORMED] = ~valid
+        counts.append(F.count_if(F.col(_MALFORMED)).alias("malformed"))
     if arrival is not None:
+        marks[_ARRIVAL] = F.when(keep, arrival)
+        marks[_SAMPLE] = F.when(keep & (F.pmod(F.hash(arrival), F.lit(_SAMPLED_OF)) == 0), arrival)
         counts += [
-            F.min(arrival).alias("first"),
-            F.max(arrival).alias("last"),
-            F.percentile_approx(arrival, list(ARRIVAL_QUANTILES), _ACCURACY).alias("quantiles"),
+            F.min(_ARRIVAL).alias("first"),
+            F.max(_ARRIVAL).alias("last"),
+            F.percentile_approx(_SAMPLE, list(ARRIVAL_QUANTILES), _ACCURACY).alias("quantiles"),
         ]
-    return kept.observe(f"{name}/kept", *counts)
+    if control is not None:
+        frame = frame.crossJoin(F.broadcast(control))
+    if weighted:
+        frame = with_weight(frame, 1 - threshold, nested=nested)
+    marked = frame.select("*", *(mark.alias(column) for column, mark in marks.items()))
+    if control is not None:
+        marked = marked.drop(*control.columns)
+    return marked.observe(observation(name), *counts).where(F.col(_KEPT)).drop(*marks)
+
+
+def observation(name: str) -> str:
+    """What the observation of a drop is called."""
+    return f"{name}/tuples"
 
 
 def check_column(frame: DataFrame, name: str) -> str:

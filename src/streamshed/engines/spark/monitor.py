@@ -19,7 +19,7 @@ from pyspark.sql.streaming.listener import (
     QueryTerminatedEvent,
 )
 
-from streamshed.engines.spark.drops import ARRIVAL_QUANTILES
+from streamshed.engines.spark.drops import ARRIVAL_QUANTILES, observation
 
 _LOG = logging.getLogger(__name__)
 
@@ -93,13 +93,10 @@ class BatchReport:
 
     def counts(self, name: str) -> DropCounts | None:
         """What the drop with this observation name did; None if it was not run."""
-        entered, kept = self.observed.get(f"{name}/in"), self.observed.get(f"{name}/kept")
-        if entered is None or kept is None:
+        found = self.observed.get(observation(name))
+        if found is None:
             return None
-        arrivals: tuple[float, ...] = ()
-        if kept.get("quantiles"):
-            arrivals = (kept["first"], *kept["quantiles"], kept["last"])
-        return DropCounts(int(entered["arrived"]), int(entered["malformed"]), int(kept["kept"]), arrivals)
+        return DropCounts(int(found["arrived"]), int(found.get("malformed", 0)), int(found["kept"]), _arrivals(found))
 
     @classmethod
     def from_json(cls, text: str) -> BatchReport:
@@ -116,6 +113,15 @@ class BatchReport:
             observed=progress.get("observedMetrics") or {},
             sources=tuple(progress.get("sources") or ()),
         )
+
+
+def _arrivals(found: Mapping[str, Any]) -> tuple[float, ...]:
+    first, last = found.get("first"), found.get("last")
+    if first is None or last is None:
+        return ()
+    # In a small batch no arrival may have been looked at.
+    quantiles = found.get("quantiles") or [first + (last - first) * share for share in ARRIVAL_QUANTILES]
+    return (first, *quantiles, last)
 
 
 class Subscriber(Protocol):
