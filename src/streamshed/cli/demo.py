@@ -24,7 +24,10 @@ _ROOM_BYTES = 4 * 2**30
 def demo(
     seconds: Annotated[float, typer.Option("--seconds", metavar="S", help="How long each of the two days is.")] = 48.0,
     factor: Annotated[float, typer.Option("--factor", "-f", metavar="F", help="The burst, in capacities.")] = 3.0,
-    target: Annotated[float, typer.Option("--target", "-t", metavar="S", help="The delay to hold.")] = 2.0,
+    target: Annotated[
+        float | None,
+        typer.Option("--target", "-t", metavar="S", help="The delay to hold; 2 s, or what this machine can hold."),
+    ] = None,
     planner: Annotated[
         str, typer.Option("--planner", "-p", metavar="NAME", help="Decides where to drop.")
     ] = "semantic",
@@ -56,19 +59,20 @@ def demo(
     from streamshed.cli.quiet import quiet_start
     from streamshed.control import controller_named
     from streamshed.engines.spark.session import session
-    from streamshed.experiments.overload import CALIBRATION, CALM_LOAD, Day, find_capacity, play
+    from streamshed.experiments.overload import CALIBRATION, CALM_LOAD, TARGET_S, Day, find_capacity, play
     from streamshed.network import load_spec
     from streamshed.planning import planner_named
     from streamshed.workload.options import check_range
 
     check_range("demo", "--seconds", seconds, 10, 3600)
     check_range("demo", "--factor", factor, 1, 100)
-    check_range("demo", "--target", target, 0.5, 600)
+    if target is not None:
+        check_range("demo", "--target", target, 0.5, 600)
     check_figure(figure, 1.0)
     planner_named(planner)
     names = [name.strip() for name in controllers.split(",")]
     for name in names:
-        controller_named(name, target)
+        controller_named(name, TARGET_S)
     console = Console()
     spec = load_spec(example_path("expressway"))
     # The JSON has `without` and `with`; further controllers are `with-NAME`.
@@ -82,17 +86,18 @@ def demo(
             spark = session(master, "streamshed-demo", settings)
         spark.sparkContext.setLogLevel("OFF")
         try:
-            parts = len(CALIBRATION) + len(kinds)
+            parts = 1 + len(CALIBRATION) + len(kinds)
             steps = _Steps(console, parts)
             capacity = find_capacity(spark, spec, target, directory, steps.begin)
-            steps.say(_describe(capacity, target))
+            target_s = capacity.target_s
+            steps.say(_describe(capacity))
             day = Day(CALM_LOAD * capacity.rate_tps, factor * capacity.rate_tps, seconds)
             runs: dict[str, Run] = {}
             for kind, controller in kinds.items():
                 steps.begin(f"playing the day {called(kind)}", seconds + 4)
-                with LiveView(console, target, f"the expressway {called(kind)}") as view:
+                with LiveView(console, target_s, f"the expressway {called(kind)}") as view:
                     runs[kind] = play(
-                        spark, spec, day, target, directory / kind, shed=controller is not None, planner=planner,
+                        spark, spec, day, target_s, directory / kind, shed=controller is not None, planner=planner,
                         controller=controller or names[0], on_batch=view.show,
                     )  # fmt: skip
         finally:
@@ -141,10 +146,10 @@ class _Steps:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def _describe(capacity: Capacity, target_s: float) -> str:
+def _describe(capacity: Capacity) -> str:
     return (
         f"      a micro-batch takes {capacity.fixed_s:.2f} s and {1e6 * capacity.tuple_s:.1f} µs a report, so this "
-        f"machine can hold {target_s:g} s up to {capacity.rate_tps:,.0f} reports/s"
+        f"machine can hold {capacity.target_s:g} s up to {capacity.rate_tps:,.0f} reports/s"
     )
 
 

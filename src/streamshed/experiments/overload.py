@@ -6,6 +6,7 @@ and its cost per tuple, and so the highest rate at which batches stay short enou
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,9 +24,14 @@ from streamshed.errors import InvalidValueError, StreamshedError
 from streamshed.network import Connector, Output, Spec
 from streamshed.planning import planner_named
 
-CALIBRATION = ((20_000, 85.0), (200_000, 12.0), (20_000, 9.0))
-"""Rows in a batch, and for how many seconds to run such batches; the last third of them counts. The first part is there
-to warm up: Java compiles what it often runs, and Spark has much code that runs for every batch."""
+FEW, MANY = 20_000, 200_000
+"""Rows in a batch: what batches of both sizes take tells the cost of a batch from the cost of a tuple."""
+WARM_UP_S = (40.0, 90.0)
+"""At least, at most: Java compiles what it often runs, and Spark has much code that runs for every batch."""
+CALIBRATION = ((MANY, 9.0), (FEW, 7.0), (MANY, 9.0), (FEW, 7.0))
+"""Batches of so many rows for so many seconds, in turn, so that what slows the machine down for a while slows both."""
+
+TARGET_S = 2.0
 
 CALM, BURST, AFTER = 0.25, 0.4, 0.35
 """Shares of a day."""
@@ -37,6 +43,8 @@ _USABLE = 0.85
 _LONGEST_BACKLOG = 4
 """So many times its length a day may take until all of it is processed; the rest is not waited for."""
 _POINTS = 50
+_FEWEST = 4  # batches that a duration is taken from
+_SOME = 12  # batches that are compared with those before them
 _FEED = ("generator", "expressways", "cars", "eventTime", "seed")
 
 Floats = NDArray[np.float64]
@@ -49,12 +57,34 @@ class Capacity:
     Attributes:
         fixed_s: of any micro-batch.
         tuple_s: of one tuple, read and processed in full.
-        rate_tps: the highest rate that can be held on time without dropping.
+        target_s: the delay to be held.
+
+    >>> capacity = Capacity(0.7, 2e-6, 4.0)
+    >>> round(capacity.rate_tps)
+    294118
+    >>> Capacity.shortest_target_s(0.7)
+    4.0
     """
 
     fixed_s: float
     tuple_s: float
-    rate_tps: float
+    target_s: float
+
+    @property
+    def rate_tps(self) -> float:
+        """The highest rate that can be held on time without dropping."""
+        batch_s = _USABLE * self.target_s / 2
+        return (batch_s - self.fixed_s) / (self.tuple_s * batch_s)
+
+    @property
+    def can_hold(self) -> bool:
+        """Whether the target leaves time for tuples."""
+        return self.fixed_s < 0.8 * _USABLE * self.target_s / 2
+
+    @staticmethod
+    def shortest_target_s(fixed_s: float) -> float:
+        """The shortest target, in whole seconds, of which set-up takes no more than half of what is usable."""
+        return float(math.ceil(fixed_s / (0.5 * _USABLE / 2)))
 
 
 @dataclass(frozen=True)
@@ -229,39 +259,46 @@ def fed(spec: Spec, options: Mapping[str, str]) -> Spec:
 
 
 def find_capacity(
-    spark: SparkSession, spec: Spec, target_s: float, directory: Path, progress: Callable[[str, float], None]
+    spark: SparkSession, spec: Spec, target_s: float | None, directory: Path, progress: Callable[[str, float], None]
 ) -> Capacity:
     """Warm up, measure what batches cost, and give the rate at which they stay short enough.
 
     Args:
         spark: the session.
         spec: a network with one stream.
-        target_s: the delay to be held.
+        target_s: the delay to be held; None: `TARGET_S`, or what this machine can hold.
         directory: for checkpoints.
         progress: is told what is being done, and for how many seconds.
     """
-    found: list[tuple[int, float]] = []
-    for rows, seconds in CALIBRATION:
-        progress(f"warming up, and timing batches of {rows:,} tuples", seconds)
-        found.append((rows, _batch_s(spark, spec, (rows, seconds), directory / f"calibration-{len(found)}")))
-    _, (many, long_s), (few, short_s) = found
-    tuple_s = max((long_s - short_s) / (many - few), 1e-9)
-    fixed_s = max(short_s - tuple_s * few, 0.0)
-    batch_s = _USABLE * target_s / 2
-    if fixed_s >= 0.8 * batch_s:
-        raise StreamshedError(
-            "this machine cannot hold the target, whatever is dropped",
-            where="capacity",
-            got=f"{fixed_s:.2f} s for an empty micro-batch",
-            expected=f"less than {0.8 * batch_s:.2f} s for a target of {target_s:g} s",
-            hint=f"try a target of {max(1, round(fixed_s * 5)):g} s, or run it while nothing else is running",
-        )
-    return Capacity(fixed_s, tuple_s, (batch_s - fixed_s) / (tuple_s * batch_s))
+    progress(f"warming up with batches of {FEW:,} tuples", WARM_UP_S[1])
+    _durations_s(spark, spec, FEW, WARM_UP_S, directory / "warm-up")
+    found: dict[int, list[float]] = {FEW: [], MANY: []}
+    for part, (rows, seconds) in enumerate(CALIBRATION):
+        progress(f"timing batches of {rows:,} tuples", seconds)
+        durations_s = _durations_s(spark, spec, rows, (seconds, seconds), directory / f"calibration-{part}")
+        found[rows] += durations_s[len(durations_s) // 2 :]  # a query's first batches take longer
+    long_s, short_s = statistics.median(found[MANY]), statistics.median(found[FEW])
+    tuple_s = max((long_s - short_s) / (MANY - FEW), 1e-9)
+    fixed_s = max(short_s - tuple_s * FEW, 0.0)
+    shortest_s = Capacity.shortest_target_s(fixed_s)
+    capacity = Capacity(fixed_s, tuple_s, TARGET_S if target_s is None else target_s)
+    if capacity.can_hold:
+        return capacity
+    if target_s is None:
+        return replace(capacity, target_s=shortest_s)
+    raise StreamshedError(
+        "this machine cannot hold the target, whatever is dropped",
+        where="capacity",
+        got=f"{fixed_s:.2f} s for an empty micro-batch, and a target of {target_s:g} s",
+        expected="less than a third of the target for an empty micro-batch",
+        hint=f"try a target of {shortest_s:g} s, or run it while nothing else is running",
+    )
 
 
-def _batch_s(spark: SparkSession, spec: Spec, load: tuple[int, float], directory: Path) -> float:
-    """The median duration of batches of so many rows, over the last third of so many seconds."""
-    rows, seconds = load
+def _durations_s(
+    spark: SparkSession, spec: Spec, rows: int, seconds: tuple[float, float], directory: Path
+) -> list[float]:
+    """How long batches of so many rows take, for so many seconds at least, and until that falls no more, or at most."""
     options = {
         "pattern": "constant",
         "rate_tps": str(rows),
@@ -270,17 +307,36 @@ def _batch_s(spark: SparkSession, spec: Spec, load: tuple[int, float], directory
         "maxRowsPerBatch": str(rows),
         "epoch": f"{time.time() - 200_000:.0f}",
     }
-    batches: list[NetworkBatch] = []
+    durations_s: list[float] = []
     with NetworkRunner(
-        spark, fed(spec, options), directory, target_s=60.0, shed=False, on_batch=batches.append
+        spark,
+        fed(spec, options),
+        directory,
+        target_s=60.0,
+        shed=False,
+        on_batch=lambda batch: durations_s.append(batch.sample.duration_s),
     ) as runner:
         query = runner.start()
-        end = time.monotonic() + seconds
-        while (time.monotonic() < end or len(batches) < 4) and query.isActive:
+        begin = time.monotonic()
+        while (passed_s := time.monotonic() - begin) < seconds[1] or len(durations_s) < _FEWEST:
+            if not query.isActive:
+                raise StreamshedError("the query died", where="capacity", got=str(query.exception()))
+            if passed_s >= seconds[0] and settled(durations_s):
+                break
             time.sleep(0.1)
-        if not query.isActive:
-            raise StreamshedError("the query died", where="capacity", got=str(query.exception()))
-    return statistics.median(batch.sample.duration_s for batch in batches[len(batches) * 2 // 3 :])
+    return durations_s
+
+
+def settled(durations_s: Sequence[float]) -> bool:
+    """Whether batches take no less time than some batches ago.
+
+    >>> settled([0.9] * 12 + [0.6] * 12), settled([0.6] * 12 + [0.59] * 12)
+    (False, True)
+    """
+    if len(durations_s) < 2 * _SOME:
+        return False
+    before, now = durations_s[-2 * _SOME : -_SOME], durations_s[-_SOME:]
+    return statistics.median(now) >= 0.97 * statistics.median(before)
 
 
 def play(
