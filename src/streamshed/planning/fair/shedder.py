@@ -14,6 +14,9 @@ from streamshed.planning.fair.cost import OverloadDetector
 from streamshed.planning.fair.policies import Batches, Counts, FairPolicy, SheddingPolicy
 from streamshed.planning.fair.windows import WINDOW_S, WindowedSum
 
+_MOST_ECHO = 4.0
+"""By how much at most the part of other nodes is taken to follow a node's own."""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -24,12 +27,14 @@ class Batch:
         sic: of all its tuples together.
         tuples: how many are to be processed: of a batch that was cut, the first so many.
         payload: whatever the engine needs; the shedder never looks at it, so it need not be deserialised yet.
+        is_derived: whether other nodes have worked on it; false for tuples of a source.
     """
 
     query: int
     sic: float
     tuples: int
     payload: object = None
+    is_derived: bool = False
 
     def cut(self, tuples: int) -> Batch:
         """The same batch with only some of its tuples."""
@@ -119,14 +124,23 @@ class Shedder:
 
     The SIC that a query will have if all its waiting batches are dropped is what is on its way to the result already:
     what this node has taken out of the buffer within the source time window. Where a coordinator reports the SIC that
-    came to the result, which other nodes have a part in, the report counts, less what has left the window since, and
-    what this node has taken out since it was made. So a lost report ages, and after a window the node is on its own.
+    came to the result, the other nodes' part is known as well, as it was when the reported tuples were sent. All nodes
+    get the same news and act on it: if each took the others' part as fixed, together they would make up for the same
+    lack several times over, and the federation would swing. So the others are expected to do since then what this
+    node has done, in proportion to their part (up to four times as much):
+
+        projected = reported + e·(taken now − taken then), e = reported / taken then, from 1 to 4
+
+    A report counts for a window, fades over the next one, and then the node is on its own.
 
     Args:
         queries: how many there are; those without tuples do no harm.
         policy: decides what to keep; fair by default.
         detector: decides how much; one with the paper's constants by default.
         window_s: the source time window.
+        spares_derived: drop derived tuples only if those of sources do not suffice. The paper makes no difference. But
+            a derived tuple is few to process and much to lose: dropping it where its query has enough levels down one
+            query and lifts no other.
 
     >>> shedder = Shedder(queries=2)
     >>> for query in (0, 0, 1):
@@ -143,12 +157,16 @@ class Shedder:
         detector: OverloadDetector | None = None,
         *,
         window_s: float = WINDOW_S,
+        spares_derived: bool = False,
     ) -> None:
         self.policy = FairPolicy() if policy is None else policy
         self.detector = OverloadDetector() if detector is None else detector
         self.buffer = InputBuffer()
-        self._taken = WindowedSum(queries, window_s, self.detector.interval_s)
-        self._reported: NDArray[np.float64] = np.zeros(queries)
+        self._window_s = window_s
+        self._spares_derived = spares_derived
+        self._taken = WindowedSum(queries, 2 * window_s, self.detector.interval_s)
+        self._elsewhere: NDArray[np.float64] = np.zeros(queries)
+        self._echo: NDArray[np.float64] = np.ones(queries)
         self._reported_at_s: NDArray[np.float64] = np.full(queries, -np.inf)
         self._held: tuple[Batch, ...] = ()
 
@@ -165,19 +183,24 @@ class Shedder:
 
     def report(self, time_s: float, queries: ArrayLike, result_sic: ArrayLike) -> None:
         """A coordinator says what SIC some queries' results had over the window that ended at this time."""
-        self._reported[np.asarray(queries, dtype=np.int64)] = result_sic
-        self._reported_at_s[np.asarray(queries, dtype=np.int64)] = time_s
+        reported = np.asarray(queries, dtype=np.int64)
+        own = self._taken_within(time_s)[reported]
+        result = np.asarray(result_sic, dtype=np.float64)
+        self._echo[reported] = np.clip(np.divide(result, own, out=np.ones_like(own), where=own > 0), 1.0, _MOST_ECHO)
+        self._elsewhere[reported] = result - self._echo[reported] * own
+        self._reported_at_s[reported] = time_s
 
     def projected(self, time_s: float) -> NDArray[np.float64]:
         """The SIC that each query will have if all its waiting batches are dropped."""
-        projected = self._taken.at(time_s)
-        for reported_at_s in np.unique(self._reported_at_s):
-            left = 1.0 - (time_s - reported_at_s) / self._taken.window_s
-            if left > 0:
-                these = self._reported_at_s == reported_at_s
-                since = self._taken.at(time_s, since_s=float(reported_at_s))
-                projected[these] = self._reported[these] * min(left, 1.0) + since[these]
-        return projected
+        ages = (time_s - self._reported_at_s) / self._window_s
+        trust = np.clip(2.0 - ages, 0.0, 1.0)
+        own = self._taken_within(time_s)
+        projected: NDArray[np.float64] = own + trust * (self._elsewhere + (self._echo - 1.0) * own)
+        return np.maximum(projected, 0.0)
+
+    def _taken_within(self, time_s: float) -> NDArray[np.float64]:
+        """What was taken out within the source time window that ends at a time, up to a window ago."""
+        return self._taken.at(time_s, since_s=time_s - self._window_s)
 
     def check(self, time_s: float, elapsed_s: float, processed: int, *, idle_s: float = 0.0) -> Shedding | None:
         """Learn from the time since the last look, and drop what will not be processed before the next one.
@@ -209,9 +232,22 @@ class Shedder:
             self.buffer.unlock(held)
             return None
         batches = Batches.of([batch.query for batch in held], [batch.sic for batch in held], tuples)
-        kept = self.policy.keep(batches, self.projected(time_s), waiting - excess)
+        kept = self._keep(held, batches, self.projected(time_s), waiting - excess)
         self.buffer.unlock(batch.cut(count) for batch, count in zip(held, kept.tolist(), strict=True) if count > 0)
         return self._outcome(batches, kept)
+
+    def _keep(self, held: tuple[Batch, ...], batches: Batches, projected: NDArray[np.float64], capacity: int) -> Counts:
+        """How many tuples to keep of each batch."""
+        spared = np.array([self._spares_derived and batch.is_derived for batch in held])
+        if not spared.any():
+            return self.policy.keep(batches, projected, capacity)
+        kept = np.zeros(len(batches), dtype=np.int64)
+        for chosen in (spared, ~spared):
+            part = Batches(batches.query[chosen], batches.sic[chosen], batches.tuples[chosen])
+            kept[chosen] = self.policy.keep(part, projected, capacity)
+            projected = projected + np.bincount(part.query, part.kept_sic(kept[chosen]), projected.size)
+            capacity -= int(kept[chosen].sum())
+        return kept
 
     def _outcome(self, batches: Batches, kept: Counts) -> Shedding:
         def by_query(amounts: NDArray[np.float64] | Counts) -> NDArray[np.float64]:
