@@ -7,12 +7,16 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from streamshed.engines.sim.federation import Federation
-from streamshed.engines.sim.fragments import Floats, Rows
+from streamshed.engines.sim.fragments import Floats, Keys, Rows
 from streamshed.engines.sim.sites import Parcel, parcel_of
 from streamshed.planning.fair import Batch, SourceWindow
 from streamshed.workload.hashing import hash64, unit
 
 _KIN_SALT, _OWN_SALT, _PHASE_SALT = 1 << 40, 1 << 41, 1 << 42
+
+_BLOCK = 1024
+_NO_KEYS: Keys = np.zeros(0, dtype=np.int64)
+_NO_VALUES: Floats = np.zeros(0)
 
 
 class Feed:
@@ -43,6 +47,7 @@ class Feed:
         )
         self._numbers = np.array([source.pattern.cumulative(self._edges_s) for source in sources], dtype=np.int64)
         self._phases_s = unit(hash64(seed, _PHASE_SALT, np.arange(len(sources)))) * federation.batch_s
+        self._blocks: dict[int, tuple[int, Keys, Floats]] = {}
         self._tick = 0
         self.tuples = 0
 
@@ -85,11 +90,19 @@ class Feed:
         parcel = parcel_of(batch)
         if parcel.rows is not None:
             return parcel.rows if len(parcel.rows) == batch.tuples else parcel.rows.where(np.arange(batch.tuples))
-        source = self._federation.sources[parcel.source]
-        numbers = np.arange(parcel.first, parcel.first + batch.tuples)
-        keys = numbers % source.keys if source.keys else numbers
-        values = (1 - source.kinship) * unit(hash64(self._seed, _OWN_SALT + parcel.source, numbers))
-        if source.kinship:
-            values += source.kinship * unit(hash64(self._seed, _KIN_SALT + batch.query, keys))
+        keys, values = self._drawn(parcel.source, parcel.first, batch.tuples)
         steps = np.arange(1, batch.tuples + 1) / parcel.count
-        return Rows.of(parcel.start_s + steps * self._federation.batch_s, keys, 100 * values)
+        return Rows.of(parcel.start_s + steps * self._federation.batch_s, keys, values)
+
+    def _drawn(self, number: int, first: int, count: int) -> tuple[Keys, Floats]:
+        """Keys and values of some tuples of a source, drawn in blocks: a draw of one costs as much as one of 1,000."""
+        start, keys, values = self._blocks.get(number, (0, _NO_KEYS, _NO_VALUES))
+        if not start <= first <= first + count <= start + len(keys):
+            numbers = np.arange(first, first + max(count, _BLOCK))
+            source = self._federation.sources[number]
+            start, keys = first, numbers % source.keys if source.keys else numbers
+            values = 100 * (1 - source.kinship) * unit(hash64(self._seed, _OWN_SALT + number, numbers))
+            if source.kinship:
+                values += 100 * source.kinship * unit(hash64(self._seed, _KIN_SALT + self.query[number], keys))
+            self._blocks[number] = start, keys, values
+        return keys[first - start : first - start + count], values[first - start : first - start + count]

@@ -161,7 +161,7 @@ class OpenWindows:
         self._sic: dict[int, float] = {}
 
     def push(self, rows: Rows, side: int, sic: float) -> float:
-        """Tuples come in, all worth the same.
+        """Tuples come in, in the order of their times, all worth the same.
 
         Returns:
             The SIC of those that the filter rejected: used.
@@ -175,16 +175,28 @@ class OpenWindows:
             if not passing.all():
                 rows = rows.where(passing)
         each = sic / total
+        if len(rows):
+            numbers = [
+                max(window_of(float(time_s), self._window_s), self._closed + 1) for time_s in rows.times_s[[0, -1]]
+            ]
+            if numbers[0] == numbers[1]:
+                self._put(numbers[0], side, rows, each)
+            else:
+                self._distribute(rows, side, each)
+        return each * (total - len(rows))
+
+    def _distribute(self, rows: Rows, side: int, each: float) -> None:
         numbers = np.ceil(rows.times_s / self._window_s - _TOUCHING).astype(np.int64)
         np.maximum(numbers, self._closed + 1, out=numbers)
         for number in np.unique(numbers).tolist():
-            inside = rows.where(numbers == number)
-            if number not in self._rows:
-                self._rows[number] = tuple([] for _ in self.fragment.at_least)
-                self._sic[number] = 0.0
-            self._rows[number][side].append(inside)
-            self._sic[number] += each * len(inside)
-        return each * (total - len(rows))
+            self._put(number, side, rows.where(numbers == number), each)
+
+    def _put(self, number: int, side: int, rows: Rows, each: float) -> None:
+        if number not in self._rows:
+            self._rows[number] = tuple([] for _ in self.fragment.at_least)
+            self._sic[number] = 0.0
+        self._rows[number][side].append(rows)
+        self._sic[number] += each * len(rows)
 
     def close(self, number: int) -> tuple[Rows, float]:
         """A window is over: its results, and their SIC; without results it was used."""
