@@ -13,6 +13,7 @@ from streamshed.planning.fair.policies import (
 )
 from streamshed.planning.fair.shedder import Batch, InputBuffer, Shedder, Shedding
 from streamshed.planning.fair.sic import Derived, derive, source_sic
+from streamshed.planning.fair.water import water_fill, water_level
 from streamshed.planning.fair.windows import INTERVAL_S, WINDOW_S, ResultSic, SourceWindow, WindowedSum
 
 __all__ = [
@@ -40,4 +41,6 @@ __all__ = [
     "jain_index",
     "policy_named",
     "source_sic",
+    "water_fill",
+    "water_level",
 ]

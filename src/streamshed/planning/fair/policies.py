@@ -10,11 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamshed.errors import InvalidValueError, UnknownNameError, did_you_mean
-
-Counts = NDArray[np.int64]
-
-_UNIT_BITS = 40
-"""SIC values are compared in units of 2^-40: sums of the same amounts in another order are still equal."""
+from streamshed.planning.fair.selection import Counts, least_first
 
 
 @dataclass(frozen=True)
@@ -112,14 +108,8 @@ class SheddingPolicy(ABC):
 class FairPolicy(SheddingPolicy):
     """Algorithm 1: take all batches as dropped; while there is room, the query with the least SIC gets its best one.
 
-    A query's batches are taken from the highest SIC down, and with each its projected SIC rises. So the values at
-    which its batches have their turn never fall, and the priority queue of queries merges sorted lists: the order in
-    which it hands batches out is the order of "SIC of the query before this batch", which two sorts give for all at
-    once, in O(batches·log batches).
-
-    Where the paper is silent: the batch that no longer fits is cut, so that what is kept is the capacity, neither more
-    nor less. Of queries with the same SIC that comes first which was served longest ago, so that a tie is not decided
-    for the same query each time. Batches without SIC come last: they would never lift their query off the least.
+    Of queries with the same SIC that comes first which was served longest ago, so that a tie is not decided for the
+    same query each time. See `selection` for the algorithm, and for the batch that does not fit.
 
     >>> waiting = Batches.of(query=[0, 0, 1, 1], sic=[0.1, 0.2, 0.1, 0.1], tuples=[10, 10, 10, 10])
     >>> FairPolicy().keep(waiting, np.array([0.0, 0.05]), capacity=25).tolist()
@@ -143,17 +133,9 @@ class FairPolicy(SheddingPolicy):
         return kept
 
     def _keep(self, batches: Batches, projected: NDArray[np.float64], capacity: int) -> Counts:
-        sic, before = _in_units(batches.sic, projected)
         turn = np.empty(projected.size, dtype=np.int64)
         turn[np.argsort(self._served[: projected.size], kind="stable")] = np.arange(projected.size)
-        order = np.lexsort((-sic, turn[batches.query]))
-        query, sic = batches.query[order], sic[order]
-        ahead = np.cumsum(sic) - sic
-        first = np.flatnonzero(np.diff(query, prepend=-1))
-        ahead -= np.repeat(ahead[first], np.diff(first, append=query.size))
-        due = np.where(sic > 0, before[query] + ahead, np.iinfo(np.int64).max)
-        order = order[np.argsort(due, kind="stable")]
-        return _filled(batches.tuples, order, capacity)
+        return least_first(batches.query, batches.sic, batches.tuples, projected, turn, capacity)
 
 
 class RandomPolicy(SheddingPolicy):
@@ -186,13 +168,6 @@ class ProportionalPolicy(SheddingPolicy):
         kept[order] = np.diff(marks, prepend=0)
         within: Counts = np.minimum(kept, batches.tuples)
         return within
-
-
-def _in_units(sic: NDArray[np.float64], projected: NDArray[np.float64]) -> tuple[Counts, Counts]:
-    """SIC values as whole numbers, as fine as their sum allows."""
-    largest = float(sic.sum()) + float(np.abs(projected).max(initial=0.0))
-    unit = 2.0 ** min(_UNIT_BITS, 61 - np.frexp(largest)[1])
-    return np.rint(sic * unit).astype(np.int64), np.rint(projected * unit).astype(np.int64)
 
 
 def _filled(tuples: Counts, order: Counts, capacity: int) -> Counts:

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamshed.errors import StreamshedError
 from streamshed.planning.fair.cost import OverloadDetector
-from streamshed.planning.fair.policies import Batches, Counts, FairPolicy, SheddingPolicy
+from streamshed.planning.fair.policies import Batches, FairPolicy, SheddingPolicy
+from streamshed.planning.fair.selection import Counts
 from streamshed.planning.fair.windows import WINDOW_S, WindowedSum
 
 _MOST_ECHO = 4.0

@@ -78,6 +78,6 @@ def derive(sic: ArrayLike, members: ArrayLike, steps: ArrayLike, outputs: ArrayL
         )
     parts = np.bincount(member, minlength=value.size)
     into = np.bincount(step, weights=value[member] / parts[member], minlength=count.size)
-    each = np.divide(into, count, out=np.zeros_like(into), where=count > 0)
+    each = np.divide(into, count, out=np.zeros(count.size), where=count > 0)
     used = float(into[count == 0].sum() + value[parts == 0].sum())
     return Derived(np.repeat(each, count), used)
