@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from benchmarks import control, guard, planning, simulation
+from benchmarks import control, fair, guard, planning, simulation
 
 BENCHMARKS: dict[str, Callable[[Console], None]] = {
     "planning": planning.run,
     "control": control.run,
+    "fair": fair.run,
     "simulation": simulation.run,
     "guard": guard.run,
 }

@@ -3,6 +3,7 @@
 from streamshed.errors import UnknownNameError, did_you_mean
 from streamshed.planning.admission import InputCostTop, InputCostUniform, InputRandom, InputUniform
 from streamshed.planning.base import Drop, DropPlan, OutputEffect, Planner, ValueRange, residual_drop
+from streamshed.planning.fair.planner import FairPlanner
 from streamshed.planning.optimal import OptimalPlanner
 from streamshed.planning.roadmap import RoadMap, RoadMapPlanner, SemanticRoadMapPlanner
 
@@ -12,6 +13,7 @@ PLANNERS: dict[str, type[Planner]] = {
         SemanticRoadMapPlanner,
         RoadMapPlanner,
         OptimalPlanner,
+        FairPlanner,
         InputUniform,
         InputCostUniform,
         InputCostTop,
@@ -34,6 +36,7 @@ __all__ = [
     "PLANNERS",
     "Drop",
     "DropPlan",
+    "FairPlanner",
     "InputCostTop",
     "InputCostUniform",
     "InputRandom",

@@ -6,7 +6,7 @@ weighted sum; least: each parent's), Σ load·fraction ≤ capacity, and the con
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -45,11 +45,16 @@ class OptimalPlanner(Planner):
 
 def optimal_fractions(graph: FlowGraph, capacity: float) -> list[float]:
     """The fractions of the best plan within a capacity."""
+    return fitted(graph, capacity, lambda room: _pushed_upstream(graph, _solve(graph, room)))
+
+
+def fitted(graph: FlowGraph, capacity: float, solve: Callable[[float], list[float]]) -> list[float]:
+    """The fractions that a solver gives for a capacity from which the cost of its own drops has been taken off."""
     if graph.full_load <= capacity * (1 + 1e-9):  # sums in another order differ in their last digit
         return [1.0] * len(graph)
     room = capacity
     for _ in range(_ROUNDS):
-        fractions = _pushed_upstream(graph, _solve(graph, room))
+        fractions = solve(room)
         load = graph.load(fractions)
         if load <= capacity * (1 + 1e-9) + 1e-12 or room <= 0:
             break
