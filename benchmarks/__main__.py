@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from benchmarks import control, guard, planning, simulation
+from benchmarks import control, guard, planning, scheduling, simulation
 
 BENCHMARKS: dict[str, Callable[[Console], None]] = {
     "planning": planning.run,
     "control": control.run,
+    "scheduling": scheduling.run,
     "simulation": simulation.run,
     "guard": guard.run,
 }
