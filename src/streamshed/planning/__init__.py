@@ -4,6 +4,7 @@ from streamshed.errors import UnknownNameError, did_you_mean
 from streamshed.planning.admission import InputCostTop, InputCostUniform, InputRandom, InputUniform
 from streamshed.planning.base import Drop, DropPlan, OutputEffect, Planner, ValueRange, residual_drop
 from streamshed.planning.optimal import OptimalPlanner
+from streamshed.planning.place_weight import PlaceWeightPlanner
 from streamshed.planning.roadmap import RoadMap, RoadMapPlanner, SemanticRoadMapPlanner
 
 PLANNERS: dict[str, type[Planner]] = {
@@ -12,6 +13,7 @@ PLANNERS: dict[str, type[Planner]] = {
         SemanticRoadMapPlanner,
         RoadMapPlanner,
         OptimalPlanner,
+        PlaceWeightPlanner,
         InputUniform,
         InputCostUniform,
         InputCostTop,
@@ -40,6 +42,7 @@ __all__ = [
     "InputUniform",
     "OptimalPlanner",
     "OutputEffect",
+    "PlaceWeightPlanner",
     "Planner",
     "RoadMap",
     "RoadMapPlanner",
