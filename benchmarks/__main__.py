@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from benchmarks import control, fair, guard, planning, simulation
+from benchmarks import control, fair, guard, planning, scheduling, simulation
 
 BENCHMARKS: dict[str, Callable[[Console], None]] = {
     "planning": planning.run,
     "control": control.run,
     "fair": fair.run,
+    "scheduling": scheduling.run,
     "simulation": simulation.run,
     "guard": guard.run,
 }

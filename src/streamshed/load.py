@@ -9,7 +9,7 @@ operator once and causes s tuples downstream. The load is Σ L_i·r_i over the i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from streamshed.errors import InvalidValueError
@@ -80,3 +80,25 @@ def arc_rates(network: Network, statistics: Statistics, rates: Mapping[str, floa
 def total_load(coefficients: Mapping[str, float], rates: Mapping[str, float]) -> float:
     """Seconds of processing per second: Σ L_i·r_i."""
     return sum(coefficients[stream_id] * rate for stream_id, rate in rates.items())
+
+
+def chain_cost_s(costs_s: Sequence[float], selectivities: Sequence[float]) -> float:
+    """Seconds of processing that a tuple entering a chain of operators causes on it."""
+    share, total_s = 1.0, 0.0
+    for cost_s, selectivity in zip(costs_s, selectivities, strict=True):
+        total_s += share * cost_s
+        share *= selectivity
+    return total_s
+
+
+def chain_capacity_tps(costs_s: Sequence[float], selectivities: Sequence[float]) -> float:
+    """The processing capacity of a path or segment (MavStream, equation 4.4): tuples per second, if it ran alone.
+
+    It is 1 / (1/C₁ + σ₁/C₂ + σ₁σ₂/C₃ + …), C being the operators' own capacities: the inverse of the load coefficient
+    of the chain. Infinite for a chain that costs nothing.
+
+    >>> chain_capacity_tps([1 / 100, 1 / 50, 1 / 25], [0.5, 0.2, 1.0])
+    41.66...
+    """
+    total_s = chain_cost_s(costs_s, selectivities)
+    return 1.0 / total_s if total_s > 0 else math.inf

@@ -14,9 +14,28 @@ from streamshed.errors import InvalidValueError, SpecError, did_you_mean
 from streamshed.network.document import Document, describe
 from streamshed.network.network import Network
 from streamshed.network.nodes import Output
-from streamshed.network.spec_models import OPERATOR_TYPES, OutputModel, SpecModel, StatisticsModel
+from streamshed.network.spec_models import (
+    OPERATOR_TYPES,
+    GoalModel,
+    GoalsModel,
+    OutputModel,
+    SpecModel,
+    StatisticsModel,
+)
 from streamshed.network.statistics import Statistics, check_rates
-from streamshed.qos import Histogram, LatencyGraph, LossGraph, Qos, ValueGraph
+from streamshed.qos import (
+    Goal,
+    Goals,
+    Histogram,
+    LatencyGraph,
+    LossGraph,
+    Measure,
+    OverTime,
+    PriorityWeights,
+    Qos,
+    SheddingBy,
+    ValueGraph,
+)
 
 _WRONG_KIND = {
     "dict_type": ("not a mapping", "a mapping, key: value"),
@@ -34,12 +53,14 @@ class Spec:
         statistics: costs, selectivities, histograms.
         rates: tuples per second by stream; empty, or one for every stream.
         capacity: seconds of processing available per second (cores); None where it is to be measured.
+        priorities: how much the classes of goals count for the runtime optimizer.
     """
 
     network: Network
     statistics: Statistics = field(default_factory=Statistics)
     rates: Mapping[str, float] = field(default_factory=dict)
     capacity: float | None = None
+    priorities: PriorityWeights = field(default_factory=PriorityWeights)
 
     def __post_init__(self) -> None:
         self.statistics.check(self.network)
@@ -114,7 +135,8 @@ def parse_spec(text: str, name: str = "spec") -> Spec:
             tuple(operator.build(id) for id, operator in model.operators.items()),
             tuple(_output(id, output, document) for id, output in model.outputs.items()),
         )
-        return Spec(network, _statistics(model.statistics, document), model.rates, model.capacity)
+        priorities = PriorityWeights(**model.priorities.model_dump()) if model.priorities else PriorityWeights()
+        return Spec(network, _statistics(model.statistics, document), model.rates, model.capacity, priorities)
 
 
 def _output(id: str, model: OutputModel, document: Document) -> Output:
@@ -132,8 +154,21 @@ def _output(id: str, model: OutputModel, document: Document) -> Output:
     if model.qos.value is not None:
         with document.locating(*path, "value"):
             value = ValueGraph.of(model.qos.value.column, model.qos.value.points, model.qos.value.chunks)
+    goals = _goals(model.qos.goals, document, path) if model.qos.goals is not None else None
     with document.locating(*path, "weight"):
-        return Output(id, model.input, Qos(latency, loss, value, model.qos.weight), sink)
+        return Output(id, model.input, Qos(latency, loss, value, model.qos.weight, goals), sink)
+
+
+def _goals(model: GoalsModel, document: Document, path: tuple[str, ...]) -> Goals:
+    measures: dict[Measure, Goal] = {}
+    for measure in Measure:
+        goal: GoalModel | None = getattr(model, measure.value)
+        if goal is not None:
+            with document.locating(*path, "goals", measure.value):
+                measures[measure] = Goal(OverTime.of(goal.points), goal.priority)
+    shed_by = SheddingBy(model.shed_by.column, model.shed_by.first) if model.shed_by else None
+    with document.locating(*path, "goals", "mtre"):
+        return Goals(measures, model.mtre, shed_by)
 
 
 def _statistics(model: StatisticsModel, document: Document) -> Statistics:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import yaml
@@ -12,7 +13,7 @@ from streamshed.network.document import Dumper
 from streamshed.network.nodes import Aggregate, Connector, Filter, Join, Map, Operator, Output, Split, Stream, Union
 from streamshed.network.spec import Spec
 from streamshed.network.statistics import Statistics
-from streamshed.qos import Qos, ValueGraph
+from streamshed.qos import Goals, PriorityWeights, Qos, ValueGraph
 from streamshed.qos.value import DEFAULT_CHUNKS
 
 _LINE = 100
@@ -46,6 +47,7 @@ def dump_spec(spec: Spec) -> str:
         "statistics": _values(_statistics(spec.statistics)),
         "rates": _short(_numbers(spec.rates)),
         "capacity": None if spec.capacity is None else _number(spec.capacity),
+        "priorities": None if spec.priorities == PriorityWeights() else _short(_numbers(asdict(spec.priorities))),
     }
     return _yaml({key: value for key, value in data.items() if value not in (None, {})})
 
@@ -99,7 +101,18 @@ def _qos(qos: Qos) -> dict[str, Any]:
         latency=_points(qos.latency.graph.points) if qos.latency else None,
         loss=_points(qos.loss.graph.points) if qos.loss else None,
         value=_value(qos.value) if qos.value else None,
+        goals=_goals(qos.goals) if qos.goals is not None else None,
     )
+
+
+def _goals(goals: Goals) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        measure.value: {"priority": goal.priority.value, "points": _points(goal.graph.points)}
+        for measure, goal in goals.measures.items()
+    }
+    by = goals.shed_by
+    shed_by = {"column": by.column, "first": by.first.value} if by is not None else None
+    return {**data, **_given(mtre=_number(goals.mtre) or None, shed_by=shed_by)}
 
 
 def _value(graph: ValueGraph) -> dict[str, Any]:

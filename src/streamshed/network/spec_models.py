@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Annotated, Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Tag, model_validator
@@ -18,7 +19,10 @@ from streamshed.errors import did_you_mean
 from streamshed.network.builder import parse_aggregation
 from streamshed.network.document import describe, is_null
 from streamshed.network.nodes import Aggregate, Connector, Filter, Join, Map, Operator, Split, Stream, Union
+from streamshed.qos import DropOrder, Priority, PriorityWeights
 from streamshed.qos.value import DEFAULT_CHUNKS
+
+Choice = TypeVar("Choice", bound=Enum)
 
 # YAML 1.1 takes 1e-6 for text, since it has no dot; here it is a number.
 _NUMBER = re.compile(r"[-+]?(\d+(_\d+)*\.?\d*|\.\d+)([eE][-+]?\d+)?")
@@ -64,6 +68,24 @@ def _flag(value: object) -> bool:
     if text not in ("true", "false"):
         raise refusal("neither true nor false", got=describe(value), expected="true or false")
     return bool(text == "true")
+
+
+def _one_of(kind: type[Choice]) -> Callable[[object], Choice]:
+    """Reads one of the values of an enumeration."""
+
+    def read(value: object) -> Choice:
+        text = value.value if isinstance(value, yaml.ScalarNode) else ""
+        known = {str(member.value): member for member in kind}
+        if text not in known:
+            raise refusal(
+                "not one of the choices",
+                got=describe(value),
+                expected=" or ".join(repr(name) for name in known),
+                hint=did_you_mean(text, known) if text else None,
+            )
+        return known[text]
+
+    return read
 
 
 Text = Annotated[str, BeforeValidator(_text)]
@@ -232,6 +254,30 @@ class ValueModel(Model):
     chunks: Whole = DEFAULT_CHUNKS
 
 
+class GoalModel(Model):
+    """What a measure is to be over the age of the query."""
+
+    points: Points
+    priority: Annotated[Priority, BeforeValidator(_one_of(Priority))] = Priority.BEST_EFFORT
+
+
+class SheddingModel(Model):
+    """By which values a semantic shedder sheds."""
+
+    column: Text
+    first: Annotated[DropOrder, BeforeValidator(_one_of(DropOrder))]
+
+
+class GoalsModel(Model):
+    """The goals of an output for the runtime optimizer."""
+
+    latency_s: GoalModel | None = None
+    memory_bytes: GoalModel | None = None
+    throughput_tps: GoalModel | None = None
+    mtre: Number = 0.0
+    shed_by: SheddingModel | None = None
+
+
 class QosModel(Model):
     """The quality of service of an output."""
 
@@ -239,6 +285,7 @@ class QosModel(Model):
     latency: Points | None = None
     loss: Points | None = None
     value: ValueModel | None = None
+    goals: GoalsModel | None = None
 
 
 class OutputModel(Model):
@@ -258,6 +305,14 @@ class StatisticsModel(Model):
     drop_cost: Number = 0.0
 
 
+class PrioritiesModel(Model):
+    """The section `priorities`: the weights of the classes of goals."""
+
+    must_satisfy: Number = PriorityWeights.must_satisfy
+    best_effort: Number = PriorityWeights.best_effort
+    dont_care: Number = PriorityWeights.dont_care
+
+
 class SpecModel(Model):
     """A whole file."""
 
@@ -268,3 +323,4 @@ class SpecModel(Model):
     statistics: StatisticsModel = StatisticsModel()
     rates: dict[str, Number] = {}
     capacity: Number | None = None
+    priorities: PrioritiesModel | None = None

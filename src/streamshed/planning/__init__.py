@@ -5,6 +5,7 @@ from streamshed.planning.admission import InputCostTop, InputCostUniform, InputR
 from streamshed.planning.base import Drop, DropPlan, OutputEffect, Planner, ValueRange, residual_drop
 from streamshed.planning.fair.planner import FairPlanner
 from streamshed.planning.optimal import OptimalPlanner
+from streamshed.planning.place_weight import PlaceWeightPlanner
 from streamshed.planning.roadmap import RoadMap, RoadMapPlanner, SemanticRoadMapPlanner
 
 PLANNERS: dict[str, type[Planner]] = {
@@ -14,6 +15,7 @@ PLANNERS: dict[str, type[Planner]] = {
         RoadMapPlanner,
         OptimalPlanner,
         FairPlanner,
+        PlaceWeightPlanner,
         InputUniform,
         InputCostUniform,
         InputCostTop,
@@ -43,6 +45,7 @@ __all__ = [
     "InputUniform",
     "OptimalPlanner",
     "OutputEffect",
+    "PlaceWeightPlanner",
     "Planner",
     "RoadMap",
     "RoadMapPlanner",

@@ -1,5 +1,15 @@
-"""Quality of service: piecewise-linear graphs of latency, loss tolerance and value, and the utilities they give."""
+"""Quality of service: graphs of latency, loss tolerance and value with their utilities, and goals over time."""
 
+from streamshed.qos.goals import (
+    DropOrder,
+    Goal,
+    Goals,
+    Measure,
+    OverTime,
+    Priority,
+    PriorityWeights,
+    SheddingBy,
+)
 from streamshed.qos.graph import LatencyGraph, LossGraph, PiecewiseLinear
 from streamshed.qos.spec import Qos
 from streamshed.qos.utility import tuple_utility, value_utility
@@ -17,11 +27,19 @@ from streamshed.qos.value import (
 
 __all__ = [
     "Cell",
+    "DropOrder",
+    "Goal",
+    "Goals",
     "Histogram",
     "LatencyGraph",
     "LossGraph",
+    "Measure",
+    "OverTime",
     "PiecewiseLinear",
+    "Priority",
+    "PriorityWeights",
     "Qos",
+    "SheddingBy",
     "ValueGraph",
     "ValueShare",
     "cells_between",

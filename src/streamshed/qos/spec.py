@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from streamshed.errors import InvalidValueError
+from streamshed.qos.goals import Goals
 from streamshed.qos.graph import LatencyGraph, LossGraph
 from streamshed.qos.value import ValueGraph
 
@@ -19,12 +20,14 @@ class Qos:
         loss: utility against the fraction delivered; None to derive it from `value` and the histogram, else linear.
         value: utility of each value of one column; None where all tuples are worth the same.
         weight: how much the utility of this output counts in the total.
+        goals: latency, memory and throughput over time, for the runtime optimizer; None where it has nothing to do.
     """
 
     latency: LatencyGraph | None = None
     loss: LossGraph | None = None
     value: ValueGraph | None = None
     weight: float = 1.0
+    goals: Goals | None = None
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.weight) and self.weight > 0):
