@@ -14,6 +14,7 @@ from streamshed.errors import InvalidValueError, SpecError, did_you_mean
 from streamshed.network.document import Document, describe
 from streamshed.network.network import Network
 from streamshed.network.nodes import Output
+from streamshed.network.placement import Placement, check_placements
 from streamshed.network.spec_models import OPERATOR_TYPES, OutputModel, SpecModel, StatisticsModel
 from streamshed.network.statistics import Statistics, check_rates
 from streamshed.qos import Histogram, LatencyGraph, LossGraph, Qos, ValueGraph
@@ -34,12 +35,14 @@ class Spec:
         statistics: costs, selectivities, histograms.
         rates: tuples per second by stream; empty, or one for every stream.
         capacity: seconds of processing available per second (cores); None where it is to be measured.
+        nodes: which node runs which operators; empty where one runs all.
     """
 
     network: Network
     statistics: Statistics = field(default_factory=Statistics)
     rates: Mapping[str, float] = field(default_factory=dict)
     capacity: float | None = None
+    nodes: tuple[Placement, ...] = ()
 
     def __post_init__(self) -> None:
         self.statistics.check(self.network)
@@ -53,6 +56,8 @@ class Spec:
                 expected="seconds of processing per second, > 0",
                 at=("capacity",),
             )
+        if self.nodes:
+            check_placements(self.network, self.nodes)
 
 
 def load_spec(path: str | Path) -> Spec:
@@ -114,7 +119,8 @@ def parse_spec(text: str, name: str = "spec") -> Spec:
             tuple(operator.build(id) for id, operator in model.operators.items()),
             tuple(_output(id, output, document) for id, output in model.outputs.items()),
         )
-        return Spec(network, _statistics(model.statistics, document), model.rates, model.capacity)
+        nodes = tuple(node.build(name) for name, node in model.nodes.items())
+        return Spec(network, _statistics(model.statistics, document), model.rates, model.capacity, nodes)
 
 
 def _output(id: str, model: OutputModel, document: Document) -> Output:

@@ -18,6 +18,7 @@ from streamshed.errors import did_you_mean
 from streamshed.network.builder import parse_aggregation
 from streamshed.network.document import describe, is_null
 from streamshed.network.nodes import Aggregate, Connector, Filter, Join, Map, Operator, Split, Stream, Union
+from streamshed.network.placement import Placement
 from streamshed.qos.value import DEFAULT_CHUNKS
 
 # YAML 1.1 takes 1e-6 for text, since it has no dot; here it is a number.
@@ -258,6 +259,17 @@ class StatisticsModel(Model):
     drop_cost: Number = 0.0
 
 
+class NodeModel(Model):
+    """An entry of `nodes`: what runs on one machine, or in one application."""
+
+    operators: list[Text]
+    capacity: Number = 1.0
+    bandwidth_tps: Number | None = None
+
+    def build(self, name: str) -> Placement:
+        return Placement(name, tuple(self.operators), self.capacity, self.bandwidth_tps)
+
+
 class SpecModel(Model):
     """A whole file."""
 
@@ -268,3 +280,4 @@ class SpecModel(Model):
     statistics: StatisticsModel = StatisticsModel()
     rates: dict[str, Number] = {}
     capacity: Number | None = None
+    nodes: dict[str, NodeModel] = {}
