@@ -24,6 +24,9 @@ PAPERS: dict[str, Paper] = {
         "Load Shedding in Stream Databases: A Control-Based Approach (Tu, Liu, Prabhakar, Yao; VLDB 2006)",
         "streamshed.experiments.control",
     ),
+    "dissp": Paper(
+        "Quality-Aware Load-Shedding in DISSP (chapter 5; SIC, fair shedding)", "streamshed.experiments.dissp"
+    ),
 }
 """Every paper by the name that it has on the command line."""
 
