@@ -17,6 +17,7 @@ from streamshed.network.nodes import (
     Stream,
     Union,
 )
+from streamshed.network.placement import Part, Placement, cut
 from streamshed.network.spec import Spec, load_spec, parse_spec
 from streamshed.network.spec_dump import dump_spec
 from streamshed.network.statistics import Statistics, check_rates
@@ -35,12 +36,15 @@ __all__ = [
     "Node",
     "Operator",
     "Output",
+    "Part",
+    "Placement",
     "Spec",
     "Split",
     "Statistics",
     "Stream",
     "Union",
     "check_rates",
+    "cut",
     "dump_spec",
     "load_spec",
     "parse_spec",

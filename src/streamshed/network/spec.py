@@ -14,6 +14,7 @@ from streamshed.errors import InvalidValueError, SpecError, did_you_mean
 from streamshed.network.document import Document, describe
 from streamshed.network.network import Network
 from streamshed.network.nodes import Output
+from streamshed.network.placement import Placement, check_placements
 from streamshed.network.spec_models import (
     OPERATOR_TYPES,
     GoalModel,
@@ -54,6 +55,7 @@ class Spec:
         rates: tuples per second by stream; empty, or one for every stream.
         capacity: seconds of processing available per second (cores); None where it is to be measured.
         priorities: how much the classes of goals count for the runtime optimizer.
+        nodes: which node runs which operators; empty where one runs all.
     """
 
     network: Network
@@ -61,6 +63,7 @@ class Spec:
     rates: Mapping[str, float] = field(default_factory=dict)
     capacity: float | None = None
     priorities: PriorityWeights = field(default_factory=PriorityWeights)
+    nodes: tuple[Placement, ...] = ()
 
     def __post_init__(self) -> None:
         self.statistics.check(self.network)
@@ -74,6 +77,8 @@ class Spec:
                 expected="seconds of processing per second, > 0",
                 at=("capacity",),
             )
+        if self.nodes:
+            check_placements(self.network, self.nodes)
 
 
 def load_spec(path: str | Path) -> Spec:
@@ -136,7 +141,9 @@ def parse_spec(text: str, name: str = "spec") -> Spec:
             tuple(_output(id, output, document) for id, output in model.outputs.items()),
         )
         priorities = PriorityWeights(**model.priorities.model_dump()) if model.priorities else PriorityWeights()
-        return Spec(network, _statistics(model.statistics, document), model.rates, model.capacity, priorities)
+        nodes = tuple(node.build(name) for name, node in model.nodes.items())
+        statistics = _statistics(model.statistics, document)
+        return Spec(network, statistics, model.rates, model.capacity, priorities, nodes)
 
 
 def _output(id: str, model: OutputModel, document: Document) -> Output:

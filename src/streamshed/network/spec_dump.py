@@ -11,6 +11,7 @@ import yaml
 
 from streamshed.network.document import Dumper
 from streamshed.network.nodes import Aggregate, Connector, Filter, Join, Map, Operator, Output, Split, Stream, Union
+from streamshed.network.placement import Placement
 from streamshed.network.spec import Spec
 from streamshed.network.statistics import Statistics
 from streamshed.qos import Goals, PriorityWeights, Qos, ValueGraph
@@ -48,6 +49,7 @@ def dump_spec(spec: Spec) -> str:
         "rates": _short(_numbers(spec.rates)),
         "capacity": None if spec.capacity is None else _number(spec.capacity),
         "priorities": None if spec.priorities == PriorityWeights() else _short(_numbers(asdict(spec.priorities))),
+        "nodes": {node.name: _short(_placement(node)) for node in spec.nodes},
     }
     return _yaml({key: value for key, value in data.items() if value not in (None, {})})
 
@@ -130,6 +132,14 @@ def _statistics(statistics: Statistics) -> dict[str, Any]:
         }
         or None,
         drop_cost=_number(statistics.drop_cost) or None,
+    )
+
+
+def _placement(node: Placement) -> dict[str, Any]:
+    return _given(
+        operators=list(node.operators),
+        capacity=None if node.capacity == 1 else _number(node.capacity),
+        bandwidth_tps=None if node.bandwidth_tps is None else _number(node.bandwidth_tps),
     )
 
 

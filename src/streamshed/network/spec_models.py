@@ -19,6 +19,7 @@ from streamshed.errors import did_you_mean
 from streamshed.network.builder import parse_aggregation
 from streamshed.network.document import describe, is_null
 from streamshed.network.nodes import Aggregate, Connector, Filter, Join, Map, Operator, Split, Stream, Union
+from streamshed.network.placement import Placement
 from streamshed.qos import DropOrder, Priority, PriorityWeights
 from streamshed.qos.value import DEFAULT_CHUNKS
 
@@ -313,6 +314,17 @@ class PrioritiesModel(Model):
     dont_care: Number = PriorityWeights.dont_care
 
 
+class NodeModel(Model):
+    """An entry of `nodes`: what runs on one machine, or in one application."""
+
+    operators: list[Text]
+    capacity: Number = 1.0
+    bandwidth_tps: Number | None = None
+
+    def build(self, name: str) -> Placement:
+        return Placement(name, tuple(self.operators), self.capacity, self.bandwidth_tps)
+
+
 class SpecModel(Model):
     """A whole file."""
 
@@ -324,3 +336,4 @@ class SpecModel(Model):
     rates: dict[str, Number] = {}
     capacity: Number | None = None
     priorities: PrioritiesModel | None = None
+    nodes: dict[str, NodeModel] = {}
