@@ -13,6 +13,8 @@ from streamshed.cli import app
 from streamshed.control import PolePlacementController
 from streamshed.engines.sim import SimResult
 from streamshed.experiments import Settings, reproduce
+from streamshed.experiments.control_goals import stand
+from streamshed.experiments.control_loads import other_loads
 from streamshed.experiments.control_plant import (
     USABLE_TPS,
     Score,
@@ -133,6 +135,40 @@ def test_simulate_control_writes_what_it_shows(tmp_path: Path) -> None:
         assert set(score) == {"violations_s", "delayed", "overshoot_s", "loss"}
     assert scores["deadline"]["violations_s"] < scores["ctrl"]["violations_s"]
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_simulate_loads_judges_ours_on_every_load(tmp_path: Path) -> None:
+    numbers = tmp_path / "loads.json"
+    arguments = ["simulate", "loads", "--no-others", "--seconds", "5", "--controllers", "", "--json", str(numbers)]
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    found = json.loads(numbers.read_text())
+    assert {(one["load"], one["cost"]) for one in found} == {
+        (load, cost)
+        for load in ("web (synthetic)", "pareto 0.5", "pareto 1", "step", "sinusoid")
+        for cost in ("constant", "varying")
+    }
+    for one in found:
+        assert set(one["scores"]) == {"ctrl", "deadline"}
+    assert "Ours: at most 1/20 of CTRL's violations" in result.output
+
+
+def test_goals_are_judged_by_load() -> None:
+    ctrl, ours = Score(100.0, 50, 1.0, 0.200), Score(3.0, 5, 0.1, 0.203)
+    below = stand({"ctrl": ctrl, "deadline": ours}, demand=1.2, least=0.202)
+    above = stand({"ctrl": ctrl, "deadline": ours}, demand=1.3, least=0.202)
+    assert (below.met_violations, below.met_loss) == (True, True), "0.03 of the violations, 1.015 of the loss"
+    assert (above.met_violations, above.met_loss) == (False, False), "1/50 and 1.01 where it is overloaded"
+    assert below.least == pytest.approx(1.01)
+    none = Score(0.0, 0, 0.0, 0.0)
+    assert stand({"ctrl": none, "deadline": none}, 0.5, 0.0).met_violations
+
+
+def test_other_loads_need_no_trace() -> None:
+    cases = other_loads(None, 20.0, seed=0)
+    assert mean_load(cases["on and off"].arrivals, ConstantCost(), 100.0) == pytest.approx(1.6, rel=0.01)
+    assert {case.target_s for case in cases.values()} == {1.0, 2.0, 5.0}
+    assert mean_load(cases["pareto 1, load 2.5"].arrivals, ConstantCost(), 4000.0) == pytest.approx(2.5, rel=0.05)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -320,3 +320,24 @@ def test_the_ring_of_tuples_grows_with_those_under_way_and_forgets_those_that_le
     assert tuples.capacity == 8, "the room of those that left is taken again"
     assert tuples.arrived_s[tuples.at(second[2:])].tolist() == [5]
     assert set(tuples.arrived_s[tuples.at(third)]) == {9.0}
+
+
+@pytest.mark.parametrize("name", ["ctrl", "deadline"])
+def test_a_drained_run_leaves_nothing_under_way(name: str) -> None:
+    """The same arrivals, and what was under way at the end has become something; delays of late ones are counted."""
+    from streamshed.experiments.control_plant import virtual_queue
+
+    plant = virtual_queue()
+    options: dict[str, Any] = {"headroom": 0.97, "tick_s": 0.02, "train_s": 0.02}
+    runs = [
+        simulate(
+            plant.network, plant.statistics, {plant.stream: Constant(300)}, 10.0,
+            controller=controller_named(name, 2.0), drain=drain, **options,
+        )
+        for drain in (False, True)
+    ]  # fmt: skip
+    assert runs[0].under_way > 100
+    assert runs[1].under_way == 0
+    assert runs[0].arrived == runs[1].arrived == runs[1].delivered + runs[1].dropped
+    assert runs[1].violations_s >= runs[0].violations_s
+    assert len(runs[1].series.time_s) == 10

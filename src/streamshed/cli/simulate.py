@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 from typer.core import TyperGroup
 
-from streamshed.cli import simulate_control, simulate_network
+from streamshed.cli import simulate_control, simulate_loads, simulate_network
 
 
 class SpecOrCommand(TyperGroup):
@@ -33,3 +33,4 @@ def main() -> None:
 
 app.command("network")(simulate_network.network)
 app.command("control")(simulate_control.control)
+app.command("loads")(simulate_loads.loads)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -205,7 +205,7 @@ def run_controller(
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
 ) -> SimResult:
-    """One controller on one load."""
+    """One controller on one load, until every tuple that arrives in `seconds` is delivered or dropped."""
     plant = plant or virtual_queue()
     if isinstance(controller, str):
         controller = controller_named(controller, target_s)
@@ -226,13 +226,9 @@ def run_controller(
         tick_s=min(step_s, period_s / 4),
         train_s=min(step_s, period_s / 4),
         seed=seed,
+        drain=True,
         progress=progress,
     )
-
-
-def run_all(names: Sequence[str], pattern: ArrivalPattern, **options: object) -> dict[str, SimResult]:
-    """Several controllers on the same load."""
-    return {name: run_controller(name, pattern, **options) for name in names}  # type: ignore[arg-type]
 
 
 def least_loss(pattern: ArrivalPattern, cost: CostTrace, *, target_s: float = TARGET_S, seconds: float) -> float:

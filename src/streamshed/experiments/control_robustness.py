@@ -11,8 +11,9 @@ import numpy as np
 from streamshed.control import CONTROLLERS, LoadSample, Outlook, controller_named
 from streamshed.engines.sim import SimResult
 from streamshed.experiments.claims import Claim, DataTable, Reproduction, Settings, Value, judged
-from streamshed.experiments.control_comparison import QUICK_SECONDS, times, web_loads
 from streamshed.experiments.control_figures import colour_of, draw_runs, new_figure
+from streamshed.experiments.control_goals import times
+from streamshed.experiments.control_loads import QUICK_SECONDS, web_loads
 from streamshed.experiments.control_plant import COSTS, SECONDS, Score, load_named, run_controller
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def try_robustness(settings: Settings) -> Reproduction:
 def _burstiness(settings: Settings) -> Reproduction:
     seconds = QUICK_SECONDS if settings.quick else SECONDS
     seeds = range(settings.seed, settings.seed + (1 if settings.quick else BIAS_SEEDS))
-    names = ("ctrl", "aurora", "deadline")
+    names = ("ctrl", "aurora")
     settings.progress.begin("figure 17: burstiness", len(BIASES) * len(names) * len(seeds))
     means: dict[tuple[str, float], dict[str, float]] = {}
     for name in names:
@@ -56,7 +57,7 @@ def _burstiness(settings: Settings) -> Reproduction:
             means[name, bias] = {
                 measure: float(np.mean([getattr(one, measure) for one in found])) for measure in MEASURES
             }
-    ranges = {name: _largest_change(means, name) for name in ("ctrl", "aurora")}
+    ranges = {name: _largest_change(means, name) for name in names}
     claims = (
         judged(
             "CTRL hardly notices how bursty the input is (fig. 17A)",
@@ -106,7 +107,7 @@ def _draw_burstiness(means: Mapping[tuple[str, float], Mapping[str, float]]) -> 
 
 def _targets(settings: Settings) -> Reproduction:
     names = ("ctrl", "baseline", "aurora") if settings.quick else ("ctrl", "baseline", "aurora", "deadline")
-    load, pattern = next(iter(web_loads(settings, SECONDS).items()))
+    load, pattern = next(iter(web_loads(settings.trace, SECONDS, settings.seed).items()))
     changes = {at_s: target_s for at_s, target_s in TARGETS_S.items() if at_s > 0}
     settings.progress.begin("figure 18: targets", len(names))
     runs: dict[str, SimResult] = {}
@@ -174,7 +175,7 @@ def _settling_s(run: SimResult, at_s: float, hold: int = 5) -> float | None:
 
 def _periods(settings: Settings) -> Reproduction:
     seconds = QUICK_SECONDS if settings.quick else SECONDS
-    load, pattern = next(iter(web_loads(settings, seconds).items()))
+    load, pattern = next(iter(web_loads(settings.trace, seconds, settings.seed).items()))
     names = ("ctrl", "deadline")
     settings.progress.begin("figure 19: control period", len(PERIODS_S) * len(names))
     scores: dict[tuple[str, float], Score] = {}

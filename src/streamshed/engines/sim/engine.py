@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ import simpy
 from streamshed.control import Controller, HoldingController, LoadSample
 from streamshed.engines.sim.arrivals import Arrivals, Spacing, ticks
 from streamshed.engines.sim.backlog import Backlog
-from streamshed.engines.sim.entry import CoinEntry, Entry, HoldingEntry, OpenEntry, PlannedEntry
+from streamshed.engines.sim.entry import CoinEntry, Entry, HoldingEntry, OpenEntry, PlannedEntry, Train
 from streamshed.engines.sim.gauges import attach_gauges
 from streamshed.engines.sim.measures import Measures
 from streamshed.engines.sim.places import Places
@@ -57,6 +58,7 @@ def simulate(
     train_s: float = 0.01,
     processors: Mapping[str, str] | None = None,
     seed: int = 0,
+    drain: bool = False,
     keep_tuples: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> SimResult:
@@ -75,7 +77,7 @@ def simulate(
         network: the network.
         statistics: what its operators cost and let through, and how values are spread.
         arrivals: when tuples come, by stream.
-        seconds: for how long; rounded up to whole control periods.
+        seconds: for how long tuples arrive; rounded up to whole control periods.
         controller: decides how much; None lets everything in.
         planner: decides where; None for the entries alone.
         rates: tuples per second that the planner takes as given; the mean rates of the arrivals if None.
@@ -90,6 +92,8 @@ def simulate(
         train_s: how long a turn may take; a train of one tuple may take longer. The unit in which delays are exact.
         processors: the name of the processor of each operator; one for all that are not mentioned.
         seed: of everything random.
+        drain: whether to go on after that, without arrivals, until nothing is under way. Then every tuple counts as
+            what became of it, and a backlog at the end hides neither delays nor losses.
         keep_tuples: whether to return arrival and departure of every tuple.
         progress: called with the virtual time at the end of every control period.
 
@@ -151,6 +155,7 @@ def simulate(
         train_s,
         cost or ConstantCost(),
         sorted((target_changes or {}).items()),
+        drain,
         progress,
     )
     gauges = attach_gauges(places, period_s, periods)
@@ -166,12 +171,12 @@ def simulate(
         delivered=measures.delivered,
         dropped=measures.dropped,
         filtered=measures.filtered,
-        under_way=traffic.outstanding + entry.held,
+        under_way=run.under_way,
         violations_s=measures.violations_s,
         delayed=measures.delayed,
         overshoot_s=measures.overshoot_s,
         delays=measures.delays,
-        utilization=work_s / headroom / clock.end_s / max(1, len(by_name)),
+        utilization=work_s / headroom / env.now / max(1, len(by_name)),
         executions=sum(processor.executions for processor in by_name.values()),
         dropped_on={arc: out.dropped for arc, out in places.outs.items() if out.dropped},
         entered={arc: out.entered for arc, out in places.outs.items()},
@@ -215,6 +220,7 @@ class _Run:
         train_s: float,
         cost: CostTrace,
         target_changes: list[tuple[float, float]],
+        drain: bool,
         progress: Callable[[float], None] | None,
     ) -> None:
         self._clock = clock
@@ -226,6 +232,7 @@ class _Run:
         self._train_s = train_s
         self._cost = cost
         self._target_changes = target_changes
+        self._drain = drain
         self._progress = progress
         self._factor = 1.0
 
@@ -240,21 +247,28 @@ class _Run:
         self._measures.delays_of_period()
         self._traffic.ghosts.settle()
 
+    @property
+    def under_way(self) -> int:
+        """Tuples that have arrived and have neither left nor been dropped."""
+        return self._traffic.outstanding + self._entry.held
+
     def _monitor(self) -> Process:
-        for number in range(1, self._clock.periods + 1):
+        for number in itertools.count(1):
             yield self._clock.until(number * self._clock.per_period)
             sample = self._sample(number * self._clock.period_s)
             self._entry.observe(sample)
             if self._progress is not None:
                 self._progress(sample.time_s)
+            if number >= self._clock.periods and not (self._drain and self.under_way):
+                return
 
     def _feeder(self, feeds: Mapping[str, Arrivals]) -> Process:
         clock = self._clock
         factors: Times = np.ones(0)
         count = clock.periods * clock.per_period
-        for tick, trains in enumerate(
-            ticks(feeds, clock.tick_s, count, self._traffic.tuples, self._traffic.ghosts.settle)
-        ):
+        arriving = ticks(feeds, clock.tick_s, count, self._traffic.tuples, self._traffic.ghosts.settle)
+        nothing: Iterable[list[Train]] = itertools.repeat([]) if self._drain else ()
+        for tick, trains in enumerate(itertools.chain(arriving, nothing)):
             yield clock.until(tick)
             if tick % _FACTORS == 0:
                 factors = self._cost.factor(np.arange(tick, tick + _FACTORS, dtype=np.float64) * clock.tick_s)
@@ -300,6 +314,7 @@ class _Run:
             finished=entry.finished,
             busy_s=busy_s,
         )
-        self._measures.end_period(time_s, entry.arrived, entry.admitted, entry.finished, entry.outstanding, busy_s)
+        if time_s <= self._clock.end_s + 1e-9:  # the series are about the time of arrivals
+            self._measures.end_period(time_s, entry.arrived, entry.admitted, entry.finished, entry.outstanding, busy_s)
         entry.start_period()
         return sample

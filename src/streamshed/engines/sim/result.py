@@ -109,7 +109,7 @@ class SimResult:
     took the last chance of that), filtered (the operators rejected it), or still under way.
 
     Attributes:
-        seconds: virtual time.
+        seconds: for how long tuples arrived.
         arrived: tuples that came.
         admitted: those that were let into the network.
         delivered: see above.
