@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from benchmarks import control, guard, planning, simulation
+from benchmarks import control, fit, guard, planning, simulation
 
 BENCHMARKS: dict[str, Callable[[Console], None]] = {
     "planning": planning.run,
     "control": control.run,
     "simulation": simulation.run,
+    "fit": fit.run,
     "guard": guard.run,
 }
 
