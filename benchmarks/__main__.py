@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from benchmarks import control, fair, guard, planning, scheduling, simulation
+from benchmarks import control, fair, fit, guard, planning, scheduling, simulation
 
 BENCHMARKS: dict[str, Callable[[Console], None]] = {
     "planning": planning.run,
@@ -15,6 +15,7 @@ BENCHMARKS: dict[str, Callable[[Console], None]] = {
     "fair": fair.run,
     "scheduling": scheduling.run,
     "simulation": simulation.run,
+    "fit": fit.run,
     "guard": guard.run,
 }
 

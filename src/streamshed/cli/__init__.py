@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from streamshed import __version__
-from streamshed.cli import demo, ledger, plan, reproduce, run, simulate
+from streamshed.cli import demo, fit, ledger, plan, reproduce, run, simulate
 from streamshed.cli.failures import CommandGroup
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app = typer.Typer(
 )
 
 app.command("demo")(demo.demo)
+app.command("fit")(fit.fit)
 app.command("ledger")(ledger.ledger)
 app.command("plan", cls=plan.PlanCommand)(plan.plan)
 app.command("reproduce")(reproduce.reproduce)

@@ -17,6 +17,7 @@ from streamshed.distributed.feasible_input.wire import MessageError, decode
 from streamshed.errors import did_you_mean
 
 LOG = logging.getLogger("streamshed.distributed")
+LOG.addHandler(logging.NullHandler())  # whoever runs the program decides where it is written
 
 STALE_AFTER_S = 10.0
 _AHEAD_S = 60.0

@@ -20,6 +20,10 @@ PAPERS: dict[str, Paper] = {
     "aurora": Paper(
         "Load Shedding in a Data Stream Manager (Tatbul et al., VLDB 2003)", "streamshed.experiments.aurora"
     ),
+    "borealis": Paper(
+        "Dealing with Overload in Distributed Stream Processing Systems (Tatbul, Zdonik; NetDB 2006)",
+        "streamshed.experiments.borealis",
+    ),
     "control": Paper(
         "Load Shedding in Stream Databases: A Control-Based Approach (Tu, Liu, Prabhakar, Yao; VLDB 2006)",
         "streamshed.experiments.control",

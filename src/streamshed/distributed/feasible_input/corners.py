@@ -32,7 +32,7 @@ _STEPS = 2**20
 nobody is promised too much. Units are powers of 2, so that they stay the same when costs drift."""
 _LEAST_TOLERANCE = 2e-5
 _ROUNDS = 60
-_COARSER = 2.0
+_FINER = 2.0
 
 
 def corner_table(
@@ -66,11 +66,17 @@ def corner_table(
 
 def _bounded(search: _Search, entries: int, below: float) -> FeasibleInputTable:
     """The table with the least error, in steps of a factor, that has few enough entries."""
-    tolerance = _LEAST_TOLERANCE * search.top_score
-    table = search.table(tolerance, below, entries)
-    while len(table) > entries and tolerance < search.top_score:
-        tolerance *= _COARSER
-        table = search.table(tolerance, below, entries)
+    tolerance = search.top_score / 2
+    table = search.table(tolerance, below)
+    while len(table) <= entries and tolerance > _LEAST_TOLERANCE * search.top_score:
+        tolerance /= _FINER
+        try:
+            finer = search.table(tolerance, below, most=4 * entries)
+        except _TooManyError:
+            return table
+        if len(finer) > entries:
+            return table
+        table = finer
     if len(table) <= entries:
         return table
     kept = table.take(np.sort(table.spaced_rows(entries)))
@@ -79,6 +85,10 @@ def _bounded(search: _Search, entries: int, below: float) -> FeasibleInputTable:
         for rates, score in zip(table.rates.tolist(), table.scores, strict=True)
     )
     return replace(kept, max_error=table.max_error + max(shortfall, 0.0))
+
+
+class _TooManyError(Exception):
+    """The search would go on for too long."""
 
 
 @dataclass(frozen=True)
@@ -113,9 +123,9 @@ class _Search:
         self.top_score = self._solve(np.ones(len(self._columns))).score
 
     def table(self, tolerance: float, below: float, most: int | None = None) -> FeasibleInputTable:
-        """The table with an error of at most `tolerance`; with more than `most` corners the search ends early."""
+        """The table with an error of at most `tolerance`; raises where more than `most` points are needed."""
         tolerance = max(tolerance, _LEAST_TOLERANCE * self.top_score)
-        points = self._corners(tolerance / 2, None if most is None else 4 * most)
+        points = self._corners(tolerance / 2, most)
         units = tuple(
             Fraction(2) ** math.ceil(math.log2(top / _STEPS)) if top > 0 else Fraction(1) for top in self._tops
         )
@@ -139,18 +149,29 @@ class _Search:
             return points[1:2]
         cuts = [self._cut(place, point) for place, point in zip(start, points, strict=True)]
         for _ in range(_ROUNDS):
-            corners = _corners_of(np.unique(np.round(cuts, 12), axis=0))
-            points = []
             sharper = []
-            for corner in corners:
+            for corner in _corners_of(np.unique(np.round(cuts, 12), axis=0)):
+                bound = corner[-1] * self.top_score
+                if bound - self._at_least(corner[:-1], points) <= tolerance:
+                    continue
                 point = self._solve(corner[:-1])
                 points.append(point)
-                if corner[-1] * self.top_score - point.score > tolerance:
+                if bound - point.score > tolerance:
                     sharper.append(self._cut(corner[:-1], point))
-            if not sharper or (most is not None and len(points) > most):
+            if not sharper:
                 break
+            if most is not None and len(points) > most:
+                raise _TooManyError
             cuts.extend(sharper)
         return points
+
+    def _at_least(self, place: Floats, points: list[_Point]) -> float:
+        """What a point that is known already, or part of it, scores at some rates: cheaper than to solve again."""
+        used = np.array([point.used for point in points])
+        scores = np.array([point.score for point in points])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shares = np.where(used > 0, place * self._tops / used, 1.0).min(axis=1)
+        return float((scores * np.minimum(shares, 1.0)).max())
 
     def _solve(self, place: Floats) -> _Point:
         """The best at a share of the highest rates."""
