@@ -182,8 +182,9 @@ def test_projected_sic_follows_reports_as_they_age() -> None:
     shedder.report(2.0, [0, 1], [0.5, 0.8])
     assert shedder.projected(2.0) == pytest.approx([0.5, 0.8])
     shedder.take(4.0)
-    assert shedder.projected(7.0) == pytest.approx([0.25 + 0.1, 0.4])
-    assert shedder.projected(12.5) == pytest.approx([0.1, 0.0])  # the report has left the window
+    assert shedder.projected(7.0) == pytest.approx([0.5 + 2.5 * 0.1, 0.8])  # the other nodes do as this one does
+    assert shedder.projected(17.0)[1] == pytest.approx(0.4)  # without news a report fades in the second window
+    assert shedder.projected(22.5) == pytest.approx([0.0, 0.0])
 
 
 def test_the_query_behind_catches_up() -> None:
