@@ -47,15 +47,18 @@ def test_a_spike_slows_a_node_down_from_the_next_item_on() -> None:
     assert [time_s for _, time_s in log.done] == [1.0, 3.0, 4.0]
 
 
-def test_a_node_that_is_held_begins_nothing() -> None:
+def test_a_node_that_is_held_takes_longer() -> None:
     env = simpy.Environment()
     log = Log(env)
     node = log.node()
     at(env, 0.5, lambda: node.hold(2.0))
     for item in (1.0, 1.0):
         node.accept(item)
+    at(env, 10.0, lambda: node.hold(2.0))
+    at(env, 10.5, lambda: node.accept(1.0))
     env.run(until=20)
-    assert [time_s for _, time_s in log.done] == [1.0, 3.5]  # what it had begun goes on
+    assert [time_s for _, time_s in log.done] == [3.0, 4.0, 13.0]
+    assert node.busy_s == 7.0
 
 
 def test_a_failed_node_loses_what_it_has_and_comes_back_empty() -> None:

@@ -160,10 +160,10 @@ def test_without_shedding_the_queue_grows() -> None:
 
 
 def test_coordinators_let_nodes_share_evenly() -> None:
-    federation = build(Workload(queries=30, nodes=5, overload=2.0), seed=4)
+    federation = build(Workload(queries=18, nodes=4, overload=2.0), seed=4)
 
     def jain(coordination: Coordination | None) -> float:
-        run = simulate_federation(federation, 26, spares_derived=True, coordination=coordination, seed=4)
+        run = simulate_federation(federation, 23, spares_derived=True, coordination=coordination, seed=4)
         return float(np.mean([fairness.jain for fairness in run.fairness(10)]))
 
     alone, together, lossy = jain(None), jain(Coordination()), jain(Coordination(loss=0.25))

@@ -182,9 +182,8 @@ def test_projected_sic_follows_reports_as_they_age() -> None:
     shedder.report(2.0, [0, 1], [0.5, 0.8])
     assert shedder.projected(2.0) == pytest.approx([0.5, 0.8])
     shedder.take(4.0)
-    # The others are expected to go on as the report says: 2.5 times what is taken here, or what it was.
-    assert shedder.projected(7.0) == pytest.approx([2.5 * (0.2 + 0.1), 0.8])
-    assert shedder.projected(13.0)[0] == pytest.approx(0.1 + 0.9 * 1.5 * 0.1)  # a report as old as the window fades
+    assert shedder.projected(7.0) == pytest.approx([0.5 + 2.5 * 0.1, 0.8])  # the other nodes do as this one does
+    assert shedder.projected(17.0)[1] == pytest.approx(0.4)  # without news a report fades in the second window
     assert shedder.projected(22.5) == pytest.approx([0.0, 0.0])
 
 

@@ -54,7 +54,7 @@ class Node(Generic[Item]):
     Attributes:
         speed: how much of the machine the work gets: below 1 while something else needs it (a spike).
         is_up: whether it runs.
-        busy_s: processing time spent so far.
+        busy_s: processing time spent so far, also on something else.
         served: items processed so far.
 
     >>> from collections import deque
@@ -86,7 +86,8 @@ class Node(Generic[Item]):
         self._done = done
         self._lost = lost or _nobody_cares
         self._lives = 0
-        self._held_until_s = 0.0
+        self._held_until_s = self._extra_s = 0.0
+        self._is_serving = False
         self._idle: simpy.Event | None = None
         env.process(self._serve())
 
@@ -99,8 +100,12 @@ class Node(Generic[Item]):
         self.wake()
 
     def hold(self, seconds: float) -> None:
-        """Begin no further item for some time: the processor is needed for something else."""
-        self._held_until_s = max(self._held_until_s, self._env.now + seconds)
+        """The processor is needed for something else: an item in work takes that much longer, others begin later."""
+        self.busy_s += seconds
+        if self._is_serving:
+            self._extra_s += seconds
+        else:
+            self._held_until_s = max(self._held_until_s, self._env.now) + seconds
 
     def fail(self) -> None:
         """Go down, and lose what waits."""
@@ -132,8 +137,13 @@ class Node(Generic[Item]):
                 continue
             item, life = self.waiting.popleft(), self._lives
             lasts_s = self._cost_s(item) / self.speed
+            self._is_serving = True
             if lasts_s > 0:
                 yield env.timeout(lasts_s)
+            while self._extra_s > 0:
+                extra_s, self._extra_s = self._extra_s, 0.0
+                yield env.timeout(extra_s)
+            self._is_serving = False
             if life != self._lives:
                 self._lost(item)
                 continue
