@@ -24,6 +24,10 @@ PAPERS: dict[str, Paper] = {
         "Load Shedding in Stream Databases: A Control-Based Approach (Tu, Liu, Prabhakar, Yao; VLDB 2006)",
         "streamshed.experiments.control",
     ),
+    "mavstream": Paper(
+        "Runtime Optimization and Load Shedding in MavStream: Design and Implementation (Kendai, UT Arlington 2006)",
+        "streamshed.experiments.mavstream",
+    ),
 }
 """Every paper by the name that it has on the command line."""
 
