@@ -31,6 +31,10 @@ PAPERS: dict[str, Paper] = {
     "dissp": Paper(
         "Quality-Aware Load-Shedding in DISSP (chapter 5; SIC, fair shedding)", "streamshed.experiments.dissp"
     ),
+    "mavstream": Paper(
+        "Runtime Optimization and Load Shedding in MavStream: Design and Implementation (Kendai, UT Arlington 2006)",
+        "streamshed.experiments.mavstream",
+    ),
 }
 """Every paper by the name that it has on the command line."""
 

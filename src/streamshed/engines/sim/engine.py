@@ -21,8 +21,10 @@ from streamshed.engines.sim.measures import Measures
 from streamshed.engines.sim.places import Places
 from streamshed.engines.sim.processor import Processor, Service
 from streamshed.engines.sim.result import SimResult
+from streamshed.engines.sim.scheduled import Dispatch, ScheduledProcessor, Scheduling
 from streamshed.engines.sim.traffic import Traffic
 from streamshed.engines.sim.tuples import Times, Tuples
+from streamshed.engines.sim.windows import Windows, attach_windows, watched_columns
 from streamshed.errors import InvalidValueError
 from streamshed.manager import Manager
 from streamshed.network import Network, Statistics, check_rates
@@ -57,6 +59,8 @@ def simulate(
     tick_s: float = 0.01,
     train_s: float = 0.01,
     processors: Mapping[str, str] | None = None,
+    scheduling: Scheduling | None = None,
+    windows: Windows | None = None,
     seed: int = 0,
     drain: bool = False,
     keep_tuples: bool = False,
@@ -91,6 +95,8 @@ def simulate(
         tick_s: arrivals are decided upon for so much time at once.
         train_s: how long a turn may take; a train of one tuple may take longer. The unit in which delays are exact.
         processors: the name of the processor of each operator; one for all that are not mentioned.
+        scheduling: strategies by which one processor serves the operators, instead of turns.
+        windows: joins and aggregates to simulate with what is in their windows; by their statistics alone if None.
         seed: of everything random.
         drain: whether to go on after that, without arrivals, until nothing is under way. Then every tuple counts as
             what became of it, and a backlog at the end hides neither delays nor losses.
@@ -111,6 +117,10 @@ def simulate(
             raise InvalidValueError(f"{name} must be positive", where="simulation", got=value, expected="> 0")
     if not train_s >= 0:
         raise InvalidValueError("train_s must not be negative", where="simulation", got=train_s, expected=">= 0")
+    if scheduling is not None and processors is not None:
+        raise InvalidValueError(
+            "strategies are for one processor", where="simulation", got="scheduling and processors", expected="one"
+        )
     statistics.check(network)
     mean_rates = {stream: float(pattern.cumulative(seconds)) / seconds for stream, pattern in arrivals.items()}
     check_rates(network, mean_rates)
@@ -121,11 +131,19 @@ def simulate(
     env = simpy.Environment()
     per_period = max(1, round(period_s / tick_s))
     periods = math.ceil(seconds / period_s - 1e-9)
-    places = Places(network, statistics, seed, manager.locations if manager is not None else ())
+    dispatch = None if scheduling is None else Dispatch(scheduling, network, statistics, planned_rates)
+    arcs = {arc.id: arc for arc in network.arcs}
+    columns = [] if dispatch is None else [(arcs[arc], column) for arc, column in dispatch.columns]
+    columns += [] if windows is None else watched_columns(network)
+    places = Places(network, statistics, seed, manager.locations if manager is not None else (), columns)
+    aggregates = {} if windows is None else attach_windows(places, windows, seed)
     tuples = Tuples(places.slots.count)
     named = {operator.id: (processors or {}).get(operator.id, "") for operator in network.operators}
     sizes = Counter(named.values())
     by_name = {name: Processor(env, size, headroom, service, seed) for name, size in sorted(sizes.items())}
+    if dispatch is not None:
+        count = len(network.operators)
+        by_name = {"": ScheduledProcessor(env, count, headroom, service, seed, dispatch.master, places.outs)}
     measures = Measures(period_s, periods, target_s, keep_tuples)
     by_operator = {operator: by_name[name] for operator, name in named.items()}
     traffic = Traffic(places, tuples, by_operator, measures, statistics.drop_cost, train_s)
@@ -157,8 +175,11 @@ def simulate(
         sorted((target_changes or {}).items()),
         drain,
         progress,
+        dispatch,
     )
     gauges = attach_gauges(places, period_s, periods)
+    if dispatch is not None:
+        dispatch.attach(places, tuples)
     run.play(feeds)
     losses = {leaf.output: leaf.loss for leaf in flow_graph(network, statistics, planned_rates).leaves}
     outputs = {name: gauge.result(losses.get(name, LossGraph.linear())) for name, gauge in gauges.items()}
@@ -185,6 +206,7 @@ def simulate(
         series=measures.series,
         arrivals_s=arrivals_s,
         departures_s=departures_s,
+        scheduling=dispatch.result({name: seen.result for name, seen in aggregates.items()}) if dispatch else None,
     )
 
 
@@ -222,6 +244,7 @@ class _Run:
         target_changes: list[tuple[float, float]],
         drain: bool,
         progress: Callable[[float], None] | None,
+        dispatch: Dispatch | None,
     ) -> None:
         self._clock = clock
         self._entry = entry
@@ -234,6 +257,7 @@ class _Run:
         self._target_changes = target_changes
         self._drain = drain
         self._progress = progress
+        self._dispatch = dispatch
         self._factor = 1.0
 
     def play(self, feeds: Mapping[str, Arrivals]) -> None:
@@ -243,6 +267,9 @@ class _Run:
         env.process(self._feeder(feeds))
         for processor in self._processors:
             env.process(self._serve(processor))
+        if self._dispatch is not None:
+            env.process(self._record(self._dispatch))
+            env.process(self._optimize(self._dispatch))
         env.run(until=monitor)
         self._measures.delays_of_period()
         self._traffic.ghosts.settle()
@@ -286,6 +313,18 @@ class _Run:
             place, side, ids, done_s = processor.take(turn[1], self._train_s, self._factor)
             self._traffic.leave(place, side, ids, done_s)
             yield env.timeout(max(0.0, float(done_s[-1]) - env.now))
+
+    def _record(self, dispatch: Dispatch) -> Process:
+        env = self._clock.env
+        while True:
+            yield env.timeout(dispatch.scheduling.sample_s)
+            dispatch.record(env.now)
+
+    def _optimize(self, dispatch: Dispatch) -> Process:
+        env = self._clock.env
+        while (next_s := dispatch.optimizer.next_s) < math.inf:
+            yield env.timeout(max(0.0, next_s - env.now))
+            dispatch.review(env.now)
 
     def _change_target(self, now_s: float) -> None:
         while self._target_changes and self._target_changes[0][0] <= now_s + 1e-9:

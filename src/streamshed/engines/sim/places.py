@@ -15,6 +15,7 @@ from streamshed.load import out_selectivity
 from streamshed.network import Arc, Filter, Join, Network, Operator, Output, Split, Statistics, Stream
 from streamshed.network.expressions import RangeTest, columns_used
 from streamshed.planning.ranks import RankedLocation
+from streamshed.shedding import ObservedRange
 from streamshed.workload.hashing import hash64, unit
 
 Counts = NDArray[np.int64]
@@ -24,6 +25,14 @@ Choice = Callable[[Tuples, Ids, Ids], "Mask | Counts"]
 
 _COIN_SALT = 1 << 48
 _SAMPLE = 256
+
+
+class Window(ABC):
+    """What an operator remembers of tuples."""
+
+    @abstractmethod
+    def pass_on(self, tuples: Tuples, ids: Ids, at: Ids, side: int) -> Counts:
+        """How many tuples each of these, which come from one side, causes on the way out."""
 
 
 class Gauge(ABC):
@@ -51,6 +60,7 @@ class Out:
         entered: tuples that came to the drop.
         dropped: those among them that it dropped.
         gauge: counts what the output at its end gets, where there is one.
+        seen: for a drop by the range of values seen: their slot, and the range.
     """
 
     def __init__(self, arc: Arc, choice: Choice | None) -> None:
@@ -63,11 +73,17 @@ class Out:
         self.entered = 0
         self.dropped = 0
         self.gauge: Gauge | None = None
+        self.seen: tuple[int, ObservedRange] | None = None
         self._by_value: tuple[int, Callable[[Times, Times], Times]] | None = None
 
     def rank_by_value(self, slot: int, rank: Callable[[Times, Times], Times]) -> None:
         """Let the drop go by the values in a slot."""
         self._by_value = (slot, rank)
+
+    def rank_by_range(self, slot: int, seen: ObservedRange) -> None:
+        """Let the drop go by where values lie in the range of those that were seen here."""
+        self.seen = slot, seen
+        self._by_value = slot, lambda values, _ties: seen.ranks(values)
 
     @property
     def is_by_value(self) -> bool:
@@ -124,6 +140,7 @@ class Place:
         outs: the arcs that lead on.
         gauges: count what outputs get, where it is the aggregate that makes their tuples.
         sides: of a join.
+        window: what it remembers of tuples, where that is simulated.
         is_listed: whether its processor has it on the list of those with something to do.
     """
 
@@ -135,6 +152,7 @@ class Place:
         self.outs: list[Out] = []
         self.gauges: list[Gauge] = []
         self.sides: Sides | None = None
+        self.window: Window | None = None
         self.is_listed = False
 
     def longest_waiting(self) -> Out:
@@ -175,10 +193,16 @@ class Places:
         statistics: costs, selectivities, histograms.
         seed: of the coins.
         locations: where drops may go by value.
+        columns: further columns whose values are looked at, and on which arcs.
     """
 
     def __init__(
-        self, network: Network, statistics: Statistics, seed: int, locations: Sequence[RankedLocation] = ()
+        self,
+        network: Network,
+        statistics: Statistics,
+        seed: int,
+        locations: Sequence[RankedLocation] = (),
+        columns: Sequence[tuple[Arc, str]] = (),
     ) -> None:
         self.network = network
         self._statistics = statistics
@@ -186,7 +210,7 @@ class Places:
         self._salts = {node: salt for salt, node in enumerate(network.nodes, start=1)}
         arcs = {arc.id: arc for arc in network.arcs}
         ordered = [(arcs[place.arc], place.column) for place in locations if place.column is not None]
-        self.slots = Slots(network, statistics, [*self._looked_at(), *ordered])
+        self.slots = Slots(network, statistics, [*self._looked_at(), *ordered, *columns])
         self.places = {
             operator.id: Place(operator, statistics.cost(operator.id), self._salts[operator.id])
             for operator in network.operators

@@ -60,6 +60,9 @@ class Processor:
         if not place.is_listed:
             place.is_listed = True
             self._listed.append(place)
+        self._wake()
+
+    def _wake(self) -> None:
         if self._idle is not None:
             self._idle.succeed()
             self._idle = None
@@ -102,8 +105,7 @@ class Processor:
         """
         place = self._listed.popleft()
         arc = place.longest_waiting()
-        unit_s = place.cost_s * factor
-        lasts_s = unit_s / self._headroom
+        lasts_s = place.cost_s * factor / self._headroom
         most = MOST if lasts_s * MOST <= train_s else max(1, int(train_s / lasts_s))
         looks_ahead = self.serves_one and len(place.inputs) == 1
         ids, ready_s = arc.queue.take(most, start_s + train_s if looks_ahead else start_s)
@@ -111,14 +113,18 @@ class Processor:
             self._listed.append(place)
         else:
             place.is_listed = False
+        return place, arc.arc.port, ids, self._run(place, ids, ready_s, start_s, factor)
+
+    def _run(self, place: Place, ids: Ids, ready_s: Times, start_s: float, factor: float) -> Times:
+        """Process a train, after what was spent beside the operators; when each tuple is done."""
         if self.debt_s > 0:
             start_s = max(start_s, self._env.now + self.debt_s / self._headroom)
             self._spend(self.debt_s, self.debt_s)
             self.debt_s = 0.0
-        done_s, busy_s = self._serve(place, ids, ready_s, start_s, unit_s)
+        done_s, busy_s = self._serve(place, ids, ready_s, start_s, place.cost_s * factor)
         self._spend(busy_s, place.cost_s * len(ids))
         self.executions += len(ids)
-        return place, arc.arc.port, ids, done_s
+        return done_s
 
     def _spend(self, busy_s: float, nominal_s: float) -> None:
         self.busy_s += busy_s

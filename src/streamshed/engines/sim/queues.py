@@ -21,6 +21,11 @@ class ArcQueue:
         """From when the first tuple is there; infinite if there is none."""
         return float(self._trains[0][1][0]) if self._trains else float("inf")
 
+    @property
+    def head_id(self) -> int | None:
+        """The first tuple; None if there is none."""
+        return int(self._trains[0][0][0]) if self._trains else None
+
     def push(self, ids: Ids, ready_s: Times) -> None:
         """Append a train, its times ascending."""
         if len(ids):

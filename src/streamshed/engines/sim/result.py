@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streamshed.engines.sim.tuples import Times
+
+if TYPE_CHECKING:
+    from streamshed.engines.sim.tracks import SchedulingResult
 
 
 @dataclass(frozen=True)
@@ -129,6 +133,7 @@ class SimResult:
         series: by control period.
         arrivals_s: when each tuple that got through arrived, in the order of leaving; empty unless asked for.
         departures_s: when it left.
+        scheduling: what strategies and the runtime optimizer did, where there were any.
     """
 
     seconds: float
@@ -151,6 +156,7 @@ class SimResult:
     series: Series
     arrivals_s: Times
     departures_s: Times
+    scheduling: SchedulingResult | None = None
 
     @property
     def loss(self) -> float:

@@ -8,9 +8,9 @@ import numpy as np
 
 from streamshed.engines.sim.gauges import Ghosts
 from streamshed.engines.sim.measures import Measures
-from streamshed.engines.sim.places import Out, Place, Places
+from streamshed.engines.sim.places import Counts, Out, Place, Places
 from streamshed.engines.sim.processor import Processor
-from streamshed.engines.sim.tuples import DELIVERED, DROPPED, FILTERED, Ids, Times, Tuples
+from streamshed.engines.sim.tuples import DELIVERED, DROPPED, FILTERED, Ids, Mask, Times, Tuples
 
 
 class Traffic:
@@ -78,21 +78,26 @@ class Traffic:
             gauge.deliver(tuples, at, times_s)
         if place.sides is not None:
             place.sides.meet(tuples, ids, at, side)
-            partnered = place.sides.partnered(tuples, at, side)
+            partnered = place.sides.partnered(tuples, at, side) if place.window is None else None
             if partnered is not None and not partnered.all():
                 alone = ~partnered
                 self.ghosts.add_alone(place, ids[alone])
                 self._end(at[alone], times_s[alone], DROPPED)
                 ids, at, times_s = ids[partnered], at[partnered], times_s[partnered]
-        self._hand_on(place.outs, ids, at, times_s)
+        caused = None if place.window is None else place.window.pass_on(tuples, ids, at, side)
+        self._hand_on(place.outs, ids, at, times_s, caused)
 
-    def _hand_on(self, outs: list[Out], ids: Ids, at: Ids, times_s: Times) -> None:
-        """Along every arc that wants them, or out for good if none does."""
+    def _hand_on(self, outs: list[Out], ids: Ids, at: Ids, times_s: Times, caused: Counts | None = None) -> None:
+        """Along every arc that wants them, or out for good if none does; `caused` says how often, if it is known."""
         tuples = self.tuples
-        if len(outs) == 1 and outs[0].choice is None:
+        chosen: list[Mask | Counts | None]
+        if caused is not None:
+            chosen = [caused] * len(outs)
+        elif len(outs) == 1 and outs[0].choice is None:
             self._pass(outs[0], ids, at, times_s)
             return
-        chosen = [None if out.choice is None else out.choice(tuples, ids, at) for out in outs]
+        else:
+            chosen = [None if out.choice is None else out.choice(tuples, ids, at) for out in outs]
         copies = np.zeros(len(ids), dtype=np.int32)
         for choice in chosen:
             copies += 1 if choice is None else choice.astype(np.int32)
@@ -118,6 +123,9 @@ class Traffic:
         if not len(ids):
             return
         out.entered += len(ids)
+        if out.seen is not None:
+            slot, seen = out.seen
+            seen.observe(self.tuples.values[slot][at])
         if out.threshold > 0:
             self.charge_drop(out, len(ids))
             kept = out.ranks(self.tuples, at) >= out.threshold
