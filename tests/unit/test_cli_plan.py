@@ -25,7 +25,7 @@ from streamshed.network import dump_spec, load_spec, parse_spec
 from streamshed.planning import PLANNERS, Drop, planner_named
 from tests.unit.test_malformed_specs import CASES, SOUND
 
-EXAMPLES = ("expressway", "shared_sensors")
+EXAMPLES = ("expressway", "shared_cluster", "shared_sensors")
 COMMANDS = ("demo", "plan")
 
 UNFIT = """\

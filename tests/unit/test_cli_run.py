@@ -199,6 +199,22 @@ def test_delays_may_be_unknown() -> None:
     assert "no arrival times" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
+def test_the_sic_of_several_outputs_is_shown() -> None:
+    several = NetworkBatch(**{**vars(batch(0)), "utilities": {"a": 1.0, "b": 0.5}, "sic": {"a": 0.75, "b": 0.25}})
+    view = LiveView(Console(file=io.StringIO()), 2.0, "tiny")
+    view.show(several)
+    assert "SIC 25.0 % to 75.0 %, fairness 0.800" in view.line()
+    console = Console(file=io.StringIO(), width=100)
+    console.print(view.picture())
+    told = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "fairness 0.800" in told
+    assert "75.0 %" in told
+    totals = Totals(2.0, sic=several.sic)
+    assert totals.to_json()["sic"] == {"a": 0.75, "b": 0.25}
+    assert totals.to_json()["jain"] == pytest.approx(0.8)
+    assert Totals(2.0, sic={"a": 0.5}).jain is None
+
+
 def test_sums() -> None:
     totals = Totals(2.0)
     assert totals.to_json()["p99_s"] is None

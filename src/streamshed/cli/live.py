@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streamshed.cli.render import number, percent
+from streamshed.planning.fair import jain_index
 
 if TYPE_CHECKING:
     from streamshed.engines.spark.runner import NetworkBatch
@@ -96,6 +97,8 @@ class LiveView:
         dropped = [f"{arc} {percent(share)}" for arc, share in _dropped(batch) if share > 0]
         parts.append(f"dropped: {', '.join(dropped)}" if dropped else "nothing dropped")
         parts.append("utility: " + ", ".join(f"{output} {percent(u)}" for output, u in batch.utilities.items()))
+        if len(batch.sic) > 1:
+            parts.append(f"SIC {_range(list(batch.sic.values()))}, {_fairness(batch)}")
         return " | ".join(parts)
 
     def picture(self) -> RenderableType:
@@ -111,7 +114,7 @@ class LiveView:
         figures.add_row("delay", self._delay(batch.sample.delay_p95_s), _spark(delays, self.target_s))
         figures.add_row("batch", f"{batch.sample.duration_s:.2f} s", f"number {batch.batch_id}")
         figures.add_row("arriving", _rate(rate_tps), f"{batch.sample.arrived:,} in the batch")
-        figures.add_row("work kept", _share(batch.load_share), "")
+        figures.add_row("work kept", _share(batch.load_share), _fairness(batch) if len(batch.sic) > 1 else "")
         idle_s = now_s - batch.sample.time_s
         told = [Text(f"no batch for {idle_s:.0f} s", style="yellow")] if idle_s > max(5.0, 2 * self.target_s) else []
         beside = Table.grid(padding=(0, 4))
@@ -148,17 +151,27 @@ class LiveView:
         table = Table(box=None, pad_edge=False)
         table.add_column("output", overflow="fold")
         table.add_column("utility", justify="right")
+        table.add_column("SIC", justify="right")
         worst_first = sorted(batch.utilities.items(), key=lambda item: item[1])
         shown = worst_first[:_MOST_ARCS] if len(worst_first) > _MOST_ARCS else list(batch.utilities.items())
         for output, utility in shown:
             style = "green" if utility >= 0.9 else "yellow" if utility >= 0.5 else "red"
-            table.add_row(Text(output), Text(percent(utility), style=style))
+            share = percent(batch.sic[output]) if output in batch.sic else ""
+            table.add_row(Text(output), Text(percent(utility), style=style), share)
         return table
 
 
 def _dropped(batch: NetworkBatch) -> list[tuple[str, float]]:
     """The share of what reached each arc that was dropped there."""
     return [(arc, counts.dropped / counts.arrived if counts.arrived else 0.0) for arc, counts in batch.counts.items()]
+
+
+def _fairness(batch: NetworkBatch) -> str:
+    return f"fairness {jain_index(list(batch.sic.values())):.3f}"
+
+
+def _range(shares: list[float]) -> str:
+    return f"{percent(min(shares))} to {percent(max(shares))}"
 
 
 def _time(delay_s: float | None) -> str:

@@ -126,6 +126,7 @@ def run(
         def on_batch(batch: NetworkBatch) -> None:
             batch_over.set()
             totals.add(batch)
+            totals.sic = runner.sic.overall()
             view.show(batch)
             for table in runner.sinks.tables.values():
                 del table[:-ROWS_SHOWN]  # it may run for days
@@ -305,10 +306,13 @@ def _report(console: Console, outcome: _Outcome, totals: Totals, spec: Spec, pla
             counts = (sums.arrived, sums.malformed, sums.delivered, sums.dropped)
             share = percent(sums.dropped / sums.arrived) if sums.arrived else ""
             arcs.add_row(Text(arc), *(f"{count:,}" for count in counts), share)
-        utilities = table("output", "utility")
+        utilities = table("output", "utility", "SIC")
         for output, utility in totals.utilities.items():
-            utilities.add_row(Text(output), percent(utility))
+            share = percent(totals.sic[output]) if output in totals.sic else ""
+            utilities.add_row(Text(output), percent(utility), share)
         console.print(arcs, utilities, sep="\n\n")
+        if totals.jain is not None:
+            console.print(f"Fairness of the outputs' SIC (Jain's index): {totals.jain:.4f}")
     for output, rows in outcome.rows.items():
         _show_rows(console, output, rows)
     kept = [output.id for output in spec.network.outputs if (place / "outputs" / output.id).is_dir()]

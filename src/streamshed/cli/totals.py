@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from streamshed.planning.fair import jain_index
 
 if TYPE_CHECKING:
     from streamshed.engines.spark.monitor import DropCounts
@@ -47,6 +49,7 @@ class Totals:
         arcs: what each drop did, by arc.
         first_s: when the first batch started, seconds since 1970.
         last_s: when the last one ended.
+        sic: by output, the share of its streams' tuples that came through the drops.
     """
 
     target_s: float
@@ -55,6 +58,7 @@ class Totals:
     arcs: dict[str, ArcTotals] = field(default_factory=dict)
     first_s: float | None = None
     last_s: float | None = None
+    sic: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._delays = np.zeros(len(_EDGES) + 1)
@@ -115,6 +119,11 @@ class Totals:
         """By output."""
         return {output: worth / self.arrived for output, worth in self._worth.items()} if self.arrived else {}
 
+    @property
+    def jain(self) -> float | None:
+        """Jain's index of the outputs' SIC; None without several."""
+        return jain_index(list(self.sic.values())) if len(self.sic) > 1 else None
+
     def to_json(self) -> dict[str, Any]:
         """Plain values; null where a thing is not known."""
         return {
@@ -129,4 +138,6 @@ class Totals:
             "p99_s": self.delay_s(0.99),
             "arcs": {arc: vars(counts) for arc, counts in self.arcs.items()},
             "utility": self.utilities,
+            "sic": dict(self.sic),
+            "jain": self.jain,
         }

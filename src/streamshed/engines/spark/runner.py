@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from streamshed.errors import InvalidValueError, NetworkError, StreamshedError
 from streamshed.manager import Decision, Manager
 from streamshed.network import Arc, Network, Spec, Stream
 from streamshed.planning import Planner, SemanticRoadMapPlanner
+from streamshed.planning.fair import ObservedSic
 from streamshed.planning.ranks import RankedLocation
 
 SALT = 1
@@ -47,6 +48,8 @@ class NetworkBatch:
         load_share: the work that was left, as a share of the work without drops; nan if that is not known.
         utilities: what the plan foresees for each output: value utility where it values values, else tuple utility.
         observed: everything observed in its plan, for observations of the user's own.
+        sic: of each output, over the source time window that ends with the batch: what share of its streams' tuples
+            came through the drops.
     """
 
     sample: LoadSample
@@ -57,6 +60,7 @@ class NetworkBatch:
     load_share: float
     utilities: Mapping[str, float]
     observed: Mapping[str, Mapping[str, Any]]
+    sic: Mapping[str, float] = field(default_factory=dict)
 
 
 class NetworkRunner(Closing):
@@ -110,6 +114,7 @@ class NetworkRunner(Closing):
             controller or PlantController(target_s),
             planner or SemanticRoadMapPlanner(),
         )
+        self.sic = ObservedSic(spec.network)
         self.sinks = Sinks(spec.network.outputs, self.directory / "outputs")
         self._read = read or (lambda stream: read_stream(spark, stream))
         self._told = on_batch
@@ -237,6 +242,8 @@ class NetworkRunner(Closing):
             rate_tps = arrived / (report.start_s - self._last_start_s)
             self._rate_tps = rate_tps if self._rate_tps == 0 else 0.5 * (self._rate_tps + rate_tps)
         self._last_start_s = report.start_s
+        kept = {name: (count.arrived - count.malformed, count.kept) for name, count in counts.items()}
+        self.sic.observe(sample.time_s, kept)
         if self._told is not None:
             self._told(
                 NetworkBatch(
@@ -248,6 +255,7 @@ class NetworkRunner(Closing):
                     load_share=share,
                     utilities=self._utilities(decision),
                     observed=report.observed,
+                    sic=self.sic.at(sample.time_s),
                 )
             )
 

@@ -2,6 +2,7 @@
 
 from streamshed.planning.fair.cost import SMOOTHED_OVER, OverloadDetector, TupleCostModel
 from streamshed.planning.fair.measures import Fairness, jain_index
+from streamshed.planning.fair.observed import ObservedSic
 from streamshed.planning.fair.policies import (
     POLICIES,
     Batches,
@@ -27,6 +28,7 @@ __all__ = [
     "FairPolicy",
     "Fairness",
     "InputBuffer",
+    "ObservedSic",
     "OverloadDetector",
     "ProportionalPolicy",
     "RandomPolicy",
