@@ -155,11 +155,11 @@ def test_at_a_split_the_highest_rate_is_asked_for_and_the_rest_dropped_locally()
 def test_a_bounded_table_has_at_most_so_many_entries_and_loses_little() -> None:
     for kind in ("grid", "corners"):
         errors = []
-        for entries in (50, 10, 3):
+        for entries in (100, 10, 3):
             tables = build_tables(CHAIN, TOTAL, TableSize(entries), kind=kind)
             assert max(map(len, tables.values())) <= entries
             errors.append(0.5 - play(CHAIN, tables, {"a1": 1.0, "a2": 1.0}, TOTAL).score)
-        assert errors[0] < 0.03
+        assert errors[0] < 0.06
         assert max(errors) < 0.26
 
 
