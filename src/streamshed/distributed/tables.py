@@ -75,10 +75,18 @@ def build_tables(
     """
     spreads = spread_shares(topology, spread, kind)
     tables: dict[str, FeasibleInputTable] = {}
+    unused: dict[str, float] = {}
     for name in reversed(topology.upstream_first):
-        node = topology.node[name]
         below = {child: table_for(topology, tables[child], name, shares) for child in topology.children[name]}
-        tables[name] = table_of(node, score, spreads[name], below, kind=kind, limits_tps=limits_tps)
+        own = spreads[name]
+        allowed = 0.0
+        if isinstance(own, MaxError) and kind == CORNERS:
+            # What the nodes below did not need of the error, this one may use: corners come in clusters.
+            allowed = float(own.error) + sum(unused[child] / len(topology.parents[child]) for child in below)
+            own = MaxError(allowed)
+        tables[name] = table_of(topology.node[name], score, own, below, kind=kind, limits_tps=limits_tps)
+        added = tables[name].max_error - sum(table.max_error for table in below.values())
+        unused[name] = max(allowed - added, 0.0)
     return tables
 
 

@@ -41,7 +41,7 @@ class Outcome:
         tree: which tree.
         before: score from the 10th second to the spike, as a share of the optimum with the same headroom.
         during: the same in the second half of the spike.
-        delay_p99_s: 99 % of what arrived was no later.
+        delay_p99_s: 99 % of what arrived from the start of the spike to 10 s after its end was no later.
         reaction_periods: periods from the start of the spike until a period brings 95 % of what the second half of the
             spike brings with the best of the three, with a mean delay below 1 s; infinite if none does in the spike.
         messages: messages a second.
@@ -65,11 +65,12 @@ def spike_outcomes(number: int, seed: int, scenarios: tuple[str, ...] = SCENARIO
     """All scenarios and modes on one tree."""
     rng = random.Random(seed)
     tree = random_tree(rng.randint(4, 7), seed, most_inputs=2, most_children=2)
-    node = rng.choice(tree.topology.upstream_first)
-    spike = Spike(node, START_S, END_S, _SPIKE)
     calm = _optimum(tree, tree.topology)
-    model = tree.topology.node[node]
-    hit = _optimum(tree, tree.topology.replaced(replace(model, capacity=float(model.capacity) * _SPIKE)))
+    # Many nodes have room to spare because others shed; a spike there would show nothing.
+    optima = {name: _optimum(tree, _hit(tree.topology, name)) for name in tree.topology.upstream_first}
+    telling = [name for name, score in optima.items() if score < _NEAR * calm] or [min(optima, key=optima.__getitem__)]
+    node = rng.choice(telling)
+    spike, hit = Spike(node, START_S, END_S, _SPIKE), optima[node]
     below = [name for name in tree.topology.upstream_first if tree.topology.parents[name]]
     found: list[Outcome] = []
     for scenario in scenarios:
@@ -87,11 +88,16 @@ def spike_outcomes(number: int, seed: int, scenarios: tuple[str, ...] = SCENARIO
                 Outcome(
                     scenario, mode, number,
                     float(run.score[10:20].mean()) / calm, float(run.score[30:40].mean()) / reference,
-                    run.delay_quantile_s(0.99), _reaction(run, settled),
+                    run.delay_quantile_s(0.99, START_S, END_S + 10), _reaction(run, settled),
                     run.messages / SECONDS, run.message_bytes / SECONDS, run.busy_s / float(run.score.sum()),
                 )
             )  # fmt: skip
     return found
+
+
+def _hit(topology: Topology, name: str) -> Topology:
+    model = topology.node[name]
+    return topology.replaced(replace(model, capacity=float(model.capacity) * _SPIKE))
 
 
 def _optimum(tree: RandomTree, topology: Topology) -> float:

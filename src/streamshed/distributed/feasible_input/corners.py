@@ -25,14 +25,16 @@ from streamshed.distributed.feasible_input.table import FeasibleInputTable
 from streamshed.distributed.model import NodeModel, Real
 from streamshed.distributed.program import FlowProgram
 from streamshed.distributed.scores import Score
-from streamshed.errors import InvalidValueError
+from streamshed.errors import InvalidValueError, StreamshedError
 
 _STEPS = 2**20
 """Rates are whole numbers of a unit, at least half a million of which make up the highest rate. They are rounded up, so
 nobody is promised too much. Units are powers of 2, so that they stay the same when costs drift."""
 _LEAST_TOLERANCE = 2e-5
-_ROUNDS = 60
+_ROUNDS, _BATCH = 2000, 12
 _FINER = 2.0
+_FIRST_TRY, _FEW = 1 / 64, 40
+"""A node that gets by with a few points takes only this part of the error that it may add: others need it more."""
 
 
 def corner_table(
@@ -61,7 +63,18 @@ def corner_table(
         return _bounded(search, spread.entries, below)
     if not isinstance(spread, MaxError):
         raise InvalidValueError("this spread is for grids", where="corner table", got=type(spread).__name__)
-    return search.table(float(spread.error), below)
+    return _thrifty(search, float(spread.error), below)
+
+
+def _thrifty(search: _Search, tolerance: float, below: float) -> FeasibleInputTable:
+    """A table with a small error where that takes few points, else with the error that is allowed."""
+    smaller = tolerance * _FIRST_TRY
+    while smaller < tolerance:
+        try:
+            return search.table(smaller, below, most=_FEW)
+        except _TooManyError:
+            smaller *= _FINER**2
+    return search.table(tolerance, below)
 
 
 def _bounded(search: _Search, entries: int, below: float) -> FeasibleInputTable:
@@ -125,7 +138,7 @@ class _Search:
     def table(self, tolerance: float, below: float, most: int | None = None) -> FeasibleInputTable:
         """The table with an error of at most `tolerance`; raises where more than `most` points are needed."""
         tolerance = max(tolerance, _LEAST_TOLERANCE * self.top_score)
-        points = self._corners(tolerance / 2, most)
+        points, gap = self._corners(tolerance / 2, most)
         units = tuple(
             Fraction(2) ** math.ceil(math.log2(top / _STEPS)) if top > 0 else Fraction(1) for top in self._tops
         )
@@ -135,43 +148,49 @@ class _Search:
         table = FeasibleInputTable(
             self._node.name, self._columns, units, counts, scores,
             tuple(segment.id for segment in self._node.segments), np.array([point.flows for point in points]),
-            np.array([point.planless for point in points]), mixing=True, max_error=below + tolerance,
+            np.array([point.planless for point in points]), mixing=True, max_error=below + gap,
         ).best_first()  # fmt: skip
         return _without_redundant(table, tolerance / 2)
 
-    def _corners(self, tolerance: float, most: int | None) -> list[_Point]:
+    def _corners(self, tolerance: float, most: int | None) -> tuple[list[_Point], float]:
+        """Points that together are nowhere further below V than the tolerance, and how far they are at most."""
         dimensions = len(self._columns)
         if not dimensions:
-            return [self._solve(np.zeros(0))]
+            return [self._solve(np.zeros(0))], 0.0
         start = [np.ones(dimensions), np.zeros(dimensions), *np.eye(dimensions)]
         points = [self._solve(place) for place in start]
         if self.top_score <= 0:
-            return points[1:2]
+            return points[1:2], 0.0
         cuts = [self._cut(place, point) for place, point in zip(start, points, strict=True)]
+        corners = _corners_of(np.array(cuts))
         for _ in range(_ROUNDS):
-            sharper = []
-            for corner in _corners_of(np.unique(np.round(cuts, 12), axis=0)):
-                bound = corner[-1] * self.top_score
-                if bound - self._at_least(corner[:-1], points) <= tolerance:
-                    continue
-                point = self._solve(corner[:-1])
-                points.append(point)
-                if bound - point.score > tolerance:
-                    sharper.append(self._cut(corner[:-1], point))
-            if not sharper:
-                break
+            missing = corners[:, -1] * self.top_score - self._at_least(corners[:, :-1], points)
+            wide = np.flatnonzero(missing > tolerance)
+            if not len(wide):
+                return points, max(float(missing.max()), 0.0)
             if most is not None and len(points) > most:
                 raise _TooManyError
-            cuts.extend(sharper)
-        return points
+            # Only the widest gaps at a time: a cut there closes many others.
+            known = len(cuts)
+            for corner in corners[wide[np.argsort(-missing[wide])[:_BATCH]]]:
+                points.append(self._solve(corner[:-1]))
+                if corner[-1] * self.top_score - points[-1].score > tolerance:
+                    cuts.append(self._cut(corner[:-1], points[-1]))
+            if len(cuts) > known:
+                corners = _corners_of(np.unique(np.round(cuts, 12), axis=0))
+        raise StreamshedError(
+            "the corners of a table are not found", where=f"table of {self._node.name!r}", got=f"{len(points)} points",
+            hint="allow a greater error",
+        )  # fmt: skip
 
-    def _at_least(self, place: Floats, points: list[_Point]) -> float:
+    def _at_least(self, places: Floats, points: list[_Point]) -> Floats:
         """What a point that is known already, or part of it, scores at some rates: cheaper than to solve again."""
         used = np.array([point.used for point in points])
         scores = np.array([point.score for point in points])
         with np.errstate(divide="ignore", invalid="ignore"):
-            shares = np.where(used > 0, place * self._tops / used, 1.0).min(axis=1)
-        return float((scores * np.minimum(shares, 1.0)).max())
+            shares = np.where(used > 0, (places * self._tops)[:, None, :] / used, 1.0).min(axis=2)
+        best: Floats = (scores * np.minimum(shares, 1.0)).max(axis=1)
+        return best
 
     def _solve(self, place: Floats) -> _Point:
         """The best at a share of the highest rates."""
@@ -260,10 +279,14 @@ def is_planless(node: NodeModel, flows: Mapping[str, float], fixed_tps: Mapping[
 def _without_redundant(table: FeasibleInputTable, tolerance: float) -> FeasibleInputTable:
     """The table without entries that mixtures of better ones replace, but for the tolerance."""
     kept = [0]
+    worst = 0.0
     for row in range(1, len(table)):
-        if table.scores[row] <= tolerance:
-            break
         above = table.take(np.array(kept))
-        if table.scores[row] - above.decide(dict(zip(table.inputs, table.rates[row], strict=True))).score > tolerance:
+        missing = float(table.scores[row])
+        if missing > tolerance:
+            missing -= above.decide(dict(zip(table.inputs, table.rates[row], strict=True))).score
+        if missing > tolerance:
             kept.append(row)
-    return table.take(np.array(kept))
+        else:
+            worst = max(worst, missing)
+    return table.take(np.array(kept), table.max_error + worst)

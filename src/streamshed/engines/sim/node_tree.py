@@ -105,7 +105,8 @@ class TreeResult:
     Attributes:
         score: by period, what arrived at the outputs, per second.
         delay_s: by period, the mean delay of that; not a number where nothing arrived.
-        delays_s: the delays of everything that arrived, by item.
+        arrived_s: when everything that arrived did, by item.
+        delays_s: how late each of them was.
         amounts: how many tuples each of them is.
         messages: messages sent between nodes, answers included.
         message_bytes: how long they were together.
@@ -115,6 +116,7 @@ class TreeResult:
 
     score: Floats
     delay_s: Floats
+    arrived_s: Floats
     delays_s: Floats
     amounts: Floats
     messages: int
@@ -122,13 +124,15 @@ class TreeResult:
     lost: int
     busy_s: float
 
-    def delay_quantile_s(self, share: float) -> float:
-        """The delay that this share of what arrived stayed within."""
-        if not len(self.delays_s):
+    def delay_quantile_s(self, share: float, from_s: float = 0.0, to_s: float = np.inf) -> float:
+        """The delay that this share of what arrived between two times stayed within."""
+        inside = (self.arrived_s >= from_s) & (self.arrived_s < to_s)
+        if not inside.any():
             return float("nan")
-        order = np.argsort(self.delays_s)
-        reached = np.cumsum(self.amounts[order])
-        return float(self.delays_s[order][np.searchsorted(reached, share * reached[-1])])
+        delays_s, amounts = self.delays_s[inside], self.amounts[inside]
+        order = np.argsort(delays_s)
+        reached = np.cumsum(amounts[order])
+        return float(delays_s[order][np.searchsorted(reached, share * reached[-1])])
 
 
 @dataclass(frozen=True)
@@ -193,6 +197,7 @@ class _Play:
         return TreeResult(
             np.bincount(place, rows[:, 1], periods) / settings.period_s,
             np.divide(waited, amount, out=np.full(periods, np.nan), where=amount > 0),
+            rows[:, 0],
             rows[:, 2],
             rows[:, 3],
             self.post.sent - self.carried,
