@@ -58,7 +58,9 @@ def least_first(
     kept[ranking[:whole]] = size[ranking[:whole]]
     room = capacity - (int(ends[whole - 1]) if whole > 0 else 0)
     if room > 0:
-        taken = np.add.reduceat(np.isin(np.arange(owner.size), ranking[:whole], assume_unique=True), first)
+        picked = np.zeros_like(size)
+        picked[ranking[:whole]] = 1
+        taken = np.add.reduceat(picked, first)
         _Rest(gain, size, due, first + taken, np.append(first[1:], owner.size)).fill(kept, room)
     result = np.empty_like(kept)
     result[order] = kept
