@@ -128,3 +128,5 @@ def _line(axes: Axes, measured: Measured, variant: str, what: str) -> None:
         label=VARIANTS[variant].title, color=style.colour, linestyle=style.dashes, linewidth=style.width,
         elinewidth=0.9, capsize=2, zorder=style.layer,
     )  # fmt: skip
+    if what == "jain":
+        axes.set_ylim(top=1.002)
