@@ -55,7 +55,7 @@ class InputBuffer:
     (True, 12)
     >>> buffer.unlock(held)
     >>> buffer.take()
-    Batch(query=0, sic=0.1, tuples=5, payload=None)
+    Batch(query=0, sic=0.1, tuples=5, payload=None, is_derived=False)
     """
 
     def __init__(self) -> None:
