@@ -7,13 +7,14 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from benchmarks import control, guard, planning, simulation
+from benchmarks import control, guard, planning, simulation, stages
 
 BENCHMARKS: dict[str, Callable[[Console], None]] = {
     "planning": planning.run,
     "control": control.run,
     "simulation": simulation.run,
     "guard": guard.run,
+    "stages": stages.run,
 }
 
 

@@ -274,12 +274,11 @@ def _batch_s(spark: SparkSession, spec: Spec, load: tuple[int, float], directory
     with NetworkRunner(
         spark, fed(spec, options), directory, target_s=60.0, shed=False, on_batch=batches.append
     ) as runner:
-        query = runner.start()
+        runner.start()
         end = time.monotonic() + seconds
-        while (time.monotonic() < end or len(batches) < 4) and query.isActive:
+        while (time.monotonic() < end or len(batches) < 4) and runner.is_active:
             time.sleep(0.1)
-        if not query.isActive:
-            raise StreamshedError("the query died", where="capacity", got=str(query.exception()))
+        _check_alive(runner)
     return statistics.median(batch.sample.duration_s for batch in batches[len(batches) * 2 // 3 :])
 
 
@@ -332,12 +331,16 @@ def play(
         on_batch=take,
     )
     with runner:
-        query = runner.start()
+        runner.start()
         while time.time() < epoch_s + _LONGEST_BACKLOG * day.length_s:
-            if not query.isActive:
-                raise StreamshedError("the query died", where="run", got=str(query.exception()))
+            _check_alive(runner)
             done = sum(batch.sample.arrived for batch in run.batches)
             if time.time() > epoch_s + day.length_s and done >= 0.999 * day.tuples:
                 break
             time.sleep(0.1)
     return run
+
+
+def _check_alive(runner: NetworkRunner) -> None:
+    if not runner.is_active:
+        raise runner.failure or StreamshedError("the query was stopped", where="run")

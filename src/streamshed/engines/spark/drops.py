@@ -89,8 +89,8 @@ def well_formed(frame: DataFrame, required: Sequence[str] = (), valid: str | Non
 def drop(
     frame: DataFrame,
     name: str,
-    rank: Column,
-    threshold: Column,
+    rank: Column | None,
+    threshold: Column | None,
     *,
     control: DataFrame | None = None,
     needed: Column | None = None,
@@ -107,7 +107,7 @@ def drop(
     Args:
         frame: a streaming DataFrame.
         name: of the observations, unique in the query.
-        rank: in [0, 1).
+        rank: in [0, 1); None to keep and only count all tuples.
         threshold: the fraction to drop, from columns of `control` if that is given.
         control: one row, broadcast to all tuples: `ControlLine.thresholds`.
         needed: whether anything further on will take the tuple, if that is known here; others are dropped.
@@ -122,8 +122,9 @@ def drop(
         kept = kept.where(valid)
     if control is not None:
         kept = kept.crossJoin(F.broadcast(control))
-    kept = kept.where(rank >= threshold if needed is None else (rank >= threshold) & needed)
-    if weighted:
+    if rank is not None and threshold is not None:
+        kept = kept.where(rank >= threshold if needed is None else (rank >= threshold) & needed)
+    if weighted and threshold is not None:
         kept = with_weight(kept, 1 - threshold, nested=nested)
     if control is not None:
         kept = kept.drop(*control.columns)
