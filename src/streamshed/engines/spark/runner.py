@@ -28,7 +28,7 @@ from streamshed.engines.spark.gate import Gate
 from streamshed.engines.spark.layout import check_layout, layout
 from streamshed.engines.spark.loop import batch_sample
 from streamshed.engines.spark.monitor import BatchReport, DropCounts
-from streamshed.engines.spark.passes import SlowestWay, follow
+from streamshed.engines.spark.passes import SlowestWay
 from streamshed.engines.spark.ranks import location_rank
 from streamshed.engines.spark.stage import RunningStage, StageBatch, Turn, at_once
 from streamshed.errors import InvalidValueError, StreamshedError
@@ -306,27 +306,16 @@ class NetworkRunner(Closing):
 
         sources = [count for name, count in counts.items() if self.gate.drops[name].source]
         rows = sum(count.arrived - count.malformed for count in sources)
-        taken, wrote = stage.finish(StageBatch(report.batch_id, rows, report.duration_s, report.end_s))
         entered = {
             arc.target: counts[arc.id].arrived - counts[arc.id].malformed
             for arc in self.network.arcs
             if arc.is_entry and arc.id in counts
         }
-        before = [[stage.reads[arc].passes.get(number) for number in numbers] for arc, numbers in taken.items()]
-        done = follow(
-            entered,
-            [[one for one in passes if one is not None] for passes in before],
-            duration_s=report.duration_s,
-            tuple_s=self._costs.tuple_s[stage.id],
-            # Of what was left on an arc before a restart it is not known what led to it.
-            share=share if all(one is not None for passes in before for one in passes) else float("nan"),
-        )
-        goes_on = stage.writes is not None and bool(wrote)
-        if stage.writes is not None and goes_on:
-            stage.writes.passes[report.batch_id] = done
-            if stage.carries_arrival:  # their delay is known when they have come to the end
-                counts = {name: replace(count, arrivals_s=()) for name, count in counts.items()}
-                sources = [replace(count, arrivals_s=()) for count in sources]
+        ended = StageBatch(report.batch_id, rows, report.duration_s, report.end_s)
+        done, goes_on = stage.finish(ended, entered, tuple_s=self._costs.tuple_s[stage.id], share=share)
+        if goes_on and stage.carries_arrival:  # delays are known when tuples have come to the end
+            counts = {name: replace(count, arrivals_s=()) for name, count in counts.items()}
+            sources = [replace(count, arrivals_s=()) for count in sources]
         known = not math.isnan(done.share)
         sample = replace(
             batch_sample(report, sources, round(done.tuples * done.share) if known else done.tuples),
@@ -337,7 +326,7 @@ class NetworkRunner(Closing):
         )
         arrived = sum(entered.get(stream, 0) for stream in self._backlog.leads[stage.id])
         self._backlog.learn(stage, report.start_s, arrived)
-        leads = stage.plan.is_durable or self._slowest.leads_to(stage.id, done.duration_s)
+        leads = stage.plan.is_durable or not done.tuples or self._slowest.leads_to(stage.id, done.duration_s)
         if known and leads and not goes_on:  # thresholds from before a restart say nothing about the work that was left
             self.manager.observe(sample)
         if self._told is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from streamshed.engines.spark.arcs import batch_number
 from streamshed.engines.spark.checkpoint import CheckpointLog
 from streamshed.engines.spark.failures import SparkFailure, query_failure
 from streamshed.engines.spark.fused import Sinks
+from streamshed.engines.spark.passes import Pass, follow
 from streamshed.network.stages import Stage
 
 Turn = Callable[["RunningStage"], AbstractContextManager[object]]
@@ -157,13 +159,30 @@ class RunningStage:
             if settled is not None:
                 queue.finish(self.id, self._numbers(arc, settled.offsets, None))
 
-    def finish(self, last: StageBatch) -> tuple[Mapping[str, Sequence[int]], int | None]:
-        """A batch is over and in the ledger; give which batches of its arcs it read, and how many rows it wrote."""
+    def finish(
+        self, last: StageBatch, arrived: Mapping[str, int], *, tuple_s: float, share: float
+    ) -> tuple[Pass, bool]:
+        """A batch is over and in the ledger; give the pass that it ends or carries on, and whether rows go on from it.
+
+        Args:
+            last: the batch.
+            arrived: well-formed tuples that it read itself, by stream.
+            tuple_s: what one of the tuples that come in costs in this stage, by the statistics.
+            share: the work that drops left, as a share of the work without them.
+        """
         self.last = last
-        taken = self._taken.pop(last.batch_id, {})
-        for arc, numbers in taken.items():
+        before: list[list[Pass]] = []
+        for arc, numbers in self._taken.pop(last.batch_id, {}).items():
+            found = [self.reads[arc].passes.get(number) for number in numbers]
+            before.append([one for one in found if one is not None])
+            if None in found:  # of what was left on an arc before a restart it is not known what led to it
+                share = math.nan
             self.reads[arc].finish(self.id, numbers)
-        return taken, self._wrote.pop(last.batch_id, None)
+        done = follow(arrived, before, duration_s=last.duration_s, tuple_s=tuple_s, share=share)
+        goes_on = self._wrote.pop(last.batch_id, 0) > 0
+        if self.writes is not None and goes_on:
+            self.writes.passes[last.batch_id] = done
+        return done, goes_on
 
     def _run(self, batch: DataFrame, batch_id: int) -> None:
         """Spark calls this with every micro-batch, before it is computed."""
