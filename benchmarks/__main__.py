@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from benchmarks import control, fair, fit, guard, planning, scheduling, simulation
+from benchmarks import control, fair, fit, guard, planning, scheduling, simulation, stages
 
 BENCHMARKS: dict[str, Callable[[Console], None]] = {
     "planning": planning.run,
@@ -17,6 +17,7 @@ BENCHMARKS: dict[str, Callable[[Console], None]] = {
     "simulation": simulation.run,
     "fit": fit.run,
     "guard": guard.run,
+    "stages": stages.run,
 }
 
 

@@ -314,10 +314,10 @@ class Run:
             checkpoint = str(self.directory / "checkpoints" / stage.id)
             frame = self.frames[stage.id]
             if stage.is_durable:
-                writer = self.arc(stage.id).writer(frame, checkpoint=checkpoint, name=stage.id)
+                writer = frame.writeStream.foreachBatch(self.arc(stage.id).write)
             else:
-                writer = frame.writeStream.option("checkpointLocation", checkpoint).format("parquet")
-                writer = writer.option("path", self.answers(stage.id))
+                writer = frame.writeStream.format("parquet").option("path", self.answers(stage.id))
+            writer = writer.option("checkpointLocation", checkpoint)
             assert writer.trigger(availableNow=True).start().awaitTermination(120)
 
     def answers(self, output: str) -> str:

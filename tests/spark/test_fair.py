@@ -78,7 +78,8 @@ def run(spark: SparkSession, directory: Path, *, shed: bool) -> list[NetworkBatc
         on_batch=batches.append,
     )
     with runner:
-        runner.start().processAllAvailable()
+        runner.start()
+        runner.process_all_available()
     return [batch for batch in batches if batch.sample.arrived]
 
 

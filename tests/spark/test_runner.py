@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 
 from streamshed.engines.spark.ledger import summarise
 from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
-from streamshed.errors import NetworkError
 from streamshed.network import Connector, Spec, load_spec
 from streamshed.planning import Planner, RoadMapPlanner, SemanticRoadMapPlanner
 from streamshed.workload import Expressway
@@ -56,9 +55,11 @@ def run(
         spark, expressway(**sinks), tmp_path, target_s=2.0, planner=planner, shed=False, on_batch=batches.append
     )
     with runner:
-        query = runner.start()
+        runner.start()
         runner.gate.apply(thresholds)
-        query.processAllAvailable()
+        runner.process_all_available()
+        query = runner.stages[0].query
+        assert query is not None
         plan = str(query._jsq.streamingQuery().lastExecution().executedPlan().toString())
         scanned = sum(progress.numInputRows for progress in query.recentProgress)
     return runner, batches, plan, scanned
@@ -119,11 +120,3 @@ def test_what_no_reader_keeps_is_dropped_at_the_entry(spark: SparkSession, tmp_p
     (total,) = summarise(tmp_path / "control")
     assert total.balanced
     assert total.dropped == sum(count.dropped for count in entry)
-
-
-def test_operators_marked_as_stages_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    spec = expressway()
-    marked = replace(spec.network.operators[0], stage=True)
-    network = replace(spec.network, operators=(marked, *spec.network.operators[1:]))
-    with pytest.raises(NetworkError, match="marked as a stage"):
-        NetworkRunner(spark, Spec(network, spec.statistics, spec.rates, None), tmp_path, target_s=2.0)

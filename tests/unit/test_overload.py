@@ -28,7 +28,8 @@ def batch(start_s: float, end_s: float, arrived: int, kept: int, reader: int, de
         "s->y": DropCounts(kept, 0, reader),
     }
     sample = LoadSample(end_s, end_s - start_s, arrived, kept, delay_p50_s=delay_s, delay_p99_s=delay_s)
-    return NetworkBatch(sample, 0, start_s, counts, {"s": 1 - kept / arrived}, 1.0, {"a": 0.5, "b": 1.0}, {})
+    thresholds, utilities = {"s": 1 - kept / arrived}, {"a": 0.5, "b": 1.0}
+    return NetworkBatch(sample, 0, start_s, counts, thresholds, 1.0, utilities, {}, "all outputs", arrived)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -17,6 +18,7 @@ from streamshed.cli.render import number, percent
 from streamshed.planning.fair import jain_index
 
 if TYPE_CHECKING:
+    from streamshed.engines.spark.monitor import DropCounts
     from streamshed.engines.spark.runner import NetworkBatch
 
 LINE_EVERY_S = 5.0
@@ -47,7 +49,10 @@ class LiveView:
         self.console, self.target_s, self.title = console, target_s, title
         self._lock = threading.Lock()
         self._batch: NetworkBatch | None = None
-        self._rate_tps: float | None = None
+        self._delay_s: float | None = None
+        self._counts: dict[str, DropCounts] = {}
+        self._rates_tps: dict[str, float] = {}
+        self._entered_s: dict[str, float] = {}
         self._delays: deque[float] = deque(maxlen=_HISTORY)
         self._began_s = time.time()
         self._line_s = 0.0
@@ -69,10 +74,15 @@ class LiveView:
     def show(self, batch: NetworkBatch) -> None:
         """Take notice of a batch."""
         with self._lock:
-            previous, self._batch = self._batch, batch
-            if previous is not None and batch.start_s > previous.start_s:
-                self._rate_tps = batch.sample.arrived / (batch.start_s - previous.start_s)
+            self._batch = batch
+            self._counts.update(batch.counts)
+            before_s = self._entered_s.get(batch.stage)
+            if batch.arrived:
+                if before_s is not None and batch.start_s > before_s:
+                    self._rates_tps[batch.stage] = batch.arrived / (batch.start_s - before_s)
+                self._entered_s[batch.stage] = batch.start_s
             if batch.sample.delay_p95_s is not None:
+                self._delay_s = batch.sample.delay_p95_s
                 self._delays.append(batch.sample.delay_p95_s)
             now_s = time.time()
             due = not self.console.is_terminal and now_s - self._line_s >= LINE_EVERY_S
@@ -84,17 +94,18 @@ class LiveView:
     def line(self) -> str:
         """How things stand, in one line."""
         with self._lock:
-            batch, rate_tps = self._batch, self._rate_tps
+            batch, rate_tps, delay_s = self._batch, self._rate_tps, self._delay_s
+            shares = _dropped(self._counts)
         elapsed = f"{time.time() - self._began_s:5.0f} s"
         if batch is None:
             return f"{elapsed}  waiting for the first batch"
         parts = [
             f"{elapsed}  batch {batch.batch_id}",
-            f"delay {_time(batch.sample.delay_p95_s)} of {self.target_s:g} s",
+            f"delay {_time(delay_s)} of {self.target_s:g} s",
             f"{_rate(rate_tps)} arriving",
             f"work kept {_share(batch.load_share)}",
         ]
-        dropped = [f"{arc} {percent(share)}" for arc, share in _dropped(batch) if share > 0]
+        dropped = [f"{arc} {percent(share)}" for arc, share in shares if share > 0]
         parts.append(f"dropped: {', '.join(dropped)}" if dropped else "nothing dropped")
         parts.append("utility: " + ", ".join(f"{output} {percent(u)}" for output, u in batch.utilities.items()))
         if len(batch.sic) > 1:
@@ -104,24 +115,30 @@ class LiveView:
     def picture(self) -> RenderableType:
         """How things stand, for a terminal."""
         with self._lock:
-            batch, rate_tps, delays = self._batch, self._rate_tps, list(self._delays)
+            batch, rate_tps, delay_s, delays = self._batch, self._rate_tps, self._delay_s, list(self._delays)
+            counts = dict(self._counts)
         now_s = time.time()
         elapsed = f"  running {now_s - self._began_s:.0f} s"
         head = Text.assemble((self.title, "bold cyan"), f"  target {self.target_s:g} s", (elapsed, "dim"))
         if batch is None:
             return Group(head, Text("waiting for the first batch, which takes several seconds", style="dim"))
         figures = Table.grid(padding=(0, 2))
-        figures.add_row("delay", self._delay(batch.sample.delay_p95_s), _spark(delays, self.target_s))
+        figures.add_row("delay", self._bar(delay_s), _spark(delays, self.target_s))
         figures.add_row("batch", f"{batch.sample.duration_s:.2f} s", f"number {batch.batch_id}")
         figures.add_row("arriving", _rate(rate_tps), f"{batch.sample.arrived:,} in the batch")
         figures.add_row("work kept", _share(batch.load_share), _fairness(batch) if len(batch.sic) > 1 else "")
         idle_s = now_s - batch.sample.time_s
         told = [Text(f"no batch for {idle_s:.0f} s", style="yellow")] if idle_s > max(5.0, 2 * self.target_s) else []
         beside = Table.grid(padding=(0, 4))
-        beside.add_row(self._drops(batch), self._utilities(batch))
+        beside.add_row(self._drops(counts), self._utilities(batch))
         return Group(head, figures, *told, Text(""), beside)
 
-    def _delay(self, delay_s: float | None) -> Text:
+    @property
+    def _rate_tps(self) -> float | None:
+        """Over all stages that read streams."""
+        return sum(self._rates_tps.values()) if self._rates_tps else None
+
+    def _bar(self, delay_s: float | None) -> Text:
         if delay_s is None:
             return Text("not known: no arrival times", style="dim")
         filled = min(_BAR, round(delay_s / self.target_s * _BAR))
@@ -130,17 +147,17 @@ class LiveView:
         return Text.assemble((f"{delay_s:6.2f} s ", f"bold {style}"), *bar, (" 95 % are faster", "dim"))
 
     @staticmethod
-    def _drops(batch: NetworkBatch) -> Table:
+    def _drops(counts: Mapping[str, DropCounts]) -> Table:
         table = Table(box=None, pad_edge=False)
         table.add_column("arc", overflow="fold")
         table.add_column("arrived", justify="right")
         table.add_column("dropped", justify="right")
-        shares = _dropped(batch)
+        shares = _dropped(counts)
         if len(shares) > _MOST_ARCS:
             shares = sorted(shares, key=lambda item: -item[1])
         for arc, share in shares[:_MOST_ARCS]:
             table.add_row(
-                Text(arc), f"{batch.counts[arc].arrived:,}", Text(percent(share), style="red" if share > 0 else "dim")
+                Text(arc), f"{counts[arc].arrived:,}", Text(percent(share), style="red" if share > 0 else "dim")
             )
         if len(shares) > _MOST_ARCS:
             table.add_row(Text(f"and {len(shares) - _MOST_ARCS:,} more", style="dim"))
@@ -161,9 +178,9 @@ class LiveView:
         return table
 
 
-def _dropped(batch: NetworkBatch) -> list[tuple[str, float]]:
+def _dropped(counts: Mapping[str, DropCounts]) -> list[tuple[str, float]]:
     """The share of what reached each arc that was dropped there."""
-    return [(arc, counts.dropped / counts.arrived if counts.arrived else 0.0) for arc, counts in batch.counts.items()]
+    return [(arc, of_arc.dropped / of_arc.arrived if of_arc.arrived else 0.0) for arc, of_arc in counts.items()]
 
 
 def _fairness(batch: NetworkBatch) -> str:

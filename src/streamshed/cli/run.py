@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from streamshed.cli.totals import Totals
+    from streamshed.engines.spark.runner import NetworkRunner
     from streamshed.network import Spec
 
 DEFAULT_TARGET_S = 2.0
@@ -30,9 +32,16 @@ ROWS_SHOWN = 5
 """Of an output without a sink of its own but `memory` or `console`, at the end."""
 
 _POLL_S = 0.2
-_LAST_BATCH_S = 5.0  # to wait for the end of the running batch
+_LAST_BATCH_S = 5.0  # to wait for the end of running batches
 _LOG_LEVEL = "spark.log.level"
 _SHOWN_SINKS = ("console", "memory")
+
+
+class Stages(StrEnum):
+    """How outputs are cut into queries."""
+
+    fused = "fused"
+    per_output = "per-output"
 
 
 def run(
@@ -63,6 +72,14 @@ def run(
         float | None,
         typer.Option("--seconds", "-s", metavar="SECONDS", help="Stop after so long. Default: at Ctrl-C."),
     ] = None,
+    stages: Annotated[
+        Stages,
+        typer.Option(
+            "--stages",
+            help="All outputs in one query, or a query for each. "
+            "Operators marked `stage: true` have queries of their own in any case.",
+        ),
+    ] = Stages.fused,
     no_shed: Annotated[bool, typer.Option("--no-shed", help="Drop nothing, only watch.")] = False,
     json: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write the summary as JSON at the end.")
@@ -84,7 +101,7 @@ def run(
 
     Outputs without a sink go to Parquet files in DIR/outputs. Those to `memory` or `console` show their last rows.
 
-    Exits with 2 if the spec or an option is wrong, or the query died.
+    Exits with 2 if the spec or an option is wrong, or a query died.
     """
     from rich.console import Console
 
@@ -111,7 +128,7 @@ def run(
     console = Console(highlight=False)
     with ExitStack() as stack:
         from streamshed.cli.live import LiveView
-        from streamshed.engines.spark.failures import explained, query_failure
+        from streamshed.engines.spark.failures import explained
         from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
         from streamshed.engines.spark.session import temporary_session
 
@@ -121,10 +138,7 @@ def run(
         stopped = stack.enter_context(_stop_signals())
         view = stack.enter_context(LiveView(console, target, loaded.network.name))
 
-        batch_over = threading.Event()
-
         def on_batch(batch: NetworkBatch) -> None:
-            batch_over.set()
             totals.add(batch)
             totals.sic = runner.sic.overall()
             view.show(batch)
@@ -139,15 +153,16 @@ def run(
             planner=chosen,
             controller=decides,
             shed=not no_shed,
+            per_output=stages is Stages.per_output,
             on_batch=on_batch,
         )
         outcome.rows = runner.sinks.tables
         with runner:
             with explained("the network does not start", where=f"network {loaded.network.name!r}"):
-                query = runner.start()
-            _wait(query, stopped, seconds)
-            _let_finish(query, batch_over)
-            outcome.error = query_failure(query)
+                runner.start()
+            _wait(runner, stopped, seconds)
+            runner.finish(_LAST_BATCH_S)
+            outcome.error = runner.failure
     _report(console, outcome, totals, loaded, place)
     if json is not None:
         from streamshed.cli.export import write_json
@@ -156,6 +171,7 @@ def run(
             "network": loaded.network.name,
             "planner": planner,
             "controller": controller,
+            "stages": stages.value,
             "shed": not no_shed,
             "directory": str(place),
         }
@@ -173,20 +189,11 @@ class _Outcome:
         self.error: StreamshedError | None = None
 
 
-def _wait(query: Any, stopped: threading.Event, seconds: float | None) -> None:
-    """Until the time is over, a signal comes or the query ends."""
+def _wait(runner: NetworkRunner, stopped: threading.Event, seconds: float | None) -> None:
+    """Until the time is over, a signal comes or a query ends."""
     end_s = math.inf if seconds is None else time.monotonic() + seconds
-    while query.isActive and not stopped.is_set() and time.monotonic() < end_s:
+    while runner.is_active and not stopped.is_set() and time.monotonic() < end_s:
         stopped.wait(min(_POLL_S, max(end_s - time.monotonic(), 0.0)))
-
-
-def _let_finish(query: Any, batch_over: threading.Event) -> None:
-    """Let the running batch end, if it does so soon; one that is broken off is done again when the run goes on."""
-    end_s = time.monotonic() + _LAST_BATCH_S
-    batch_over.clear()
-    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < end_s:
-        if batch_over.wait(_POLL_S / 4):
-            return
 
 
 @contextmanager

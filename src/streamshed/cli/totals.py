@@ -39,12 +39,12 @@ class ArcTotals:
 class Totals:
     """Sums over the batches of a run.
 
-    Delays are those of tuples from arrival to the end of their batch, over all batches, to 1 %. A utility is the mean
-    of what the plans foresaw about loss, weighted by the tuples that arrived; that of lateness is not in it.
+    Delays are those of tuples from arrival to the end of their last batch, over all batches, to 1 %. A utility is the
+    mean of what the plans foresaw about loss, weighted by the tuples that arrived; that of lateness is not in it.
 
     Attributes:
         target_s: the delay asked for.
-        batches: how many there were with tuples in them.
+        batches: how many there were with tuples in them, in all stages.
         arrived: well-formed tuples of all streams.
         arcs: what each drop did, by arc.
         first_s: when the first batch started, seconds since 1970.
@@ -69,10 +69,10 @@ class Totals:
     def add(self, batch: NetworkBatch) -> None:
         """Count a batch."""
         sample = batch.sample
-        if not sample.arrived and not any(counts.arrived for counts in batch.counts.values()):
+        if not any(counts.arrived for counts in batch.counts.values()):
             return
         self.batches += 1
-        self.arrived += sample.arrived
+        self.arrived += batch.arrived
         self.first_s = batch.start_s if self.first_s is None else self.first_s
         self.last_s = sample.time_s
         for arc, counts in batch.counts.items():
@@ -80,10 +80,10 @@ class Totals:
             if counts.arrivals_s:
                 self._add_delays([counts.delay_s((k + 0.5) / _POINTS, sample.time_s) for k in range(_POINTS)], counts)
         for output, utility in batch.utilities.items():
-            self._worth[output] = self._worth.get(output, 0.0) + utility * sample.arrived
+            self._worth[output] = self._worth.get(output, 0.0) + utility * batch.arrived
         if batch.load_share == batch.load_share:  # nan: not known
-            self._worked += batch.load_share * sample.arrived
-            self._known_work += sample.arrived
+            self._worked += batch.load_share * batch.arrived
+            self._known_work += batch.arrived
 
     def _add_delays(self, found: Sequence[float | None], counts: DropCounts) -> None:
         delays_s = np.array([delay_s for delay_s in found if delay_s is not None])

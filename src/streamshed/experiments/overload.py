@@ -316,11 +316,10 @@ def _durations_s(
         shed=False,
         on_batch=lambda batch: durations_s.append(batch.sample.duration_s),
     ) as runner:
-        query = runner.start()
+        runner.start()
         begin = time.monotonic()
         while (passed_s := time.monotonic() - begin) < seconds[1] or len(durations_s) < _FEWEST:
-            if not query.isActive:
-                raise StreamshedError("the query died", where="capacity", got=str(query.exception()))
+            _check_alive(runner)
             if passed_s >= seconds[0] and settled(durations_s):
                 break
             time.sleep(0.1)
@@ -388,12 +387,16 @@ def play(
         on_batch=take,
     )
     with runner:
-        query = runner.start()
+        runner.start()
         while time.time() < epoch_s + _LONGEST_BACKLOG * day.length_s:
-            if not query.isActive:
-                raise StreamshedError("the query died", where="run", got=str(query.exception()))
+            _check_alive(runner)
             done = sum(batch.sample.arrived for batch in run.batches)
             if time.time() > epoch_s + day.length_s and done >= 0.999 * day.tuples:
                 break
             time.sleep(0.1)
     return run
+
+
+def _check_alive(runner: NetworkRunner) -> None:
+    if not runner.is_active:
+        raise runner.failure or StreamshedError("the query was stopped", where="run")

@@ -2,44 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
 from streamshed.network.network import Network
 from streamshed.network.nodes import Aggregate, Join, Node, Operator, Output, Stream
 
+ALL_OUTPUTS = "all outputs"
+"""The id of the stage that all outputs share. No node can have it: their ids hold no space."""
+
 
 @dataclass(frozen=True)
 class Stage:
     """What one continuous query computes.
 
-    A stage ends in an output, or in an operator marked `stage`: then its results lie on a durable arc, computed once
-    and read by every stage downstream. An operator without the mark belongs to each stage that needs it, and is
-    computed in each of them.
+    A stage ends in an output, in all outputs together, or in an operator marked `stage`: then its results lie on a
+    durable arc, computed once and read by every stage downstream. An operator without the mark belongs to each stage
+    that needs it, and is computed in each of them.
 
     Attributes:
-        id: the id of the output or operator that the stage ends in.
+        id: the id of the output or operator that the stage ends in, or `ALL_OUTPUTS`.
         operators: the operators computed here, each after those it reads.
         inputs: the streams and the stages that it reads.
         arcs: the ids of the arcs whose tuples pass here. The arcs out of a durable operator belong to its readers.
-        output: the output that it ends in; None if its results lie on a durable arc.
+        outputs: the outputs that it ends in; none if its results lie on a durable arc.
     """
 
     id: str
     operators: tuple[str, ...]
     inputs: tuple[str, ...]
     arcs: tuple[str, ...]
-    output: str | None = None
+    outputs: tuple[str, ...] = ()
 
     @property
     def is_durable(self) -> bool:
         """Whether other stages read the results, from a durable arc."""
-        return self.output is None
+        return not self.outputs
 
 
-def stages(network: Network) -> tuple[Stage, ...]:
+def stages(network: Network, *, together: bool = False) -> tuple[Stage, ...]:
     """The stages of a network, each after those it reads.
+
+    Args:
+        network: to be cut.
+        together: whether all outputs are one stage; else each is one of its own.
 
     >>> from streamshed.network import NetworkBuilder
     >>> new = NetworkBuilder("example")
@@ -52,8 +59,30 @@ def stages(network: Network) -> tuple[Stage, ...]:
     all () ('parse',)
     alarms ('long',) ('parse',)
     """
+    if together:
+        marked = [_stage(network, node.id, [node]) for node in network.nodes.values() if _is_marked(node)]
+        return (*marked, _stage(network, ALL_OUTPUTS, network.outputs))
     ends = [node for node in network.nodes.values() if isinstance(node, Output) or _is_marked(node)]
-    return tuple(_stage(network, end) for end in ends)
+    return tuple(_stage(network, end.id, [end]) for end in ends)
+
+
+def source_order(network: Network, stage: Stage) -> tuple[str, ...]:
+    """The streams and durable arcs that the plan of a stage's query reads, from left to right.
+
+    Outputs come in turn, left inputs first. What is read on several ways is there as often.
+    """
+    found: list[str] = []
+
+    def walk(node_id: str) -> None:
+        if node_id in stage.inputs:
+            found.append(node_id)
+            return
+        for arc in network.arcs_into[node_id]:
+            walk(arc.source)
+
+    for end in stage.outputs or (stage.id,):
+        walk(end)
+    return tuple(found)
 
 
 def lateness_s(network: Network, node_id: str) -> float:
@@ -81,11 +110,11 @@ def _is_marked(node: Node) -> TypeGuard[Operator]:
     return not isinstance(node, Stream | Output) and node.stage
 
 
-def _stage(network: Network, end: Operator | Output) -> Stage:
+def _stage(network: Network, stage_id: str, ends: Sequence[Operator | Output]) -> Stage:
     nodes = network.nodes
-    inside = {end.id}
+    inside = {end.id for end in ends}
     inputs: set[str] = set()
-    pending = [end.id]
+    pending = sorted(inside)
     while pending:
         for arc in network.arcs_into[pending.pop()]:
             source = nodes[arc.source]
@@ -95,11 +124,11 @@ def _stage(network: Network, end: Operator | Output) -> Stage:
                 inside.add(source.id)
                 pending.append(source.id)
     return Stage(
-        id=end.id,
+        id=stage_id,
         operators=tuple(node_id for node_id in nodes if node_id in inside and not isinstance(nodes[node_id], Output)),
         inputs=tuple(node_id for node_id in nodes if node_id in inputs),
         arcs=tuple(arc.id for arc in network.arcs if arc.target in inside or _is_entry_of(nodes, arc.target, inputs)),
-        output=end.id if isinstance(end, Output) else None,
+        outputs=tuple(end.id for end in ends if isinstance(end, Output)),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,23 +28,25 @@ _REMOTE_POLL_S = 1.0  # how often to look into a checkpoint that is not on a loc
 
 @dataclass(frozen=True)
 class Drop:
-    """A drop that has been put into a plan.
+    """A drop that has been put into a plan, or a place where tuples are only counted.
 
     Attributes:
         name: unique in the gate.
-        index: its place on the control line.
+        index: its place on the control line; None where nothing is dropped.
         stream: whose tuples it drops.
         entry: whether all tuples of the stream pass here.
         salt: of its rank.
+        source: whether all tuples of a source of the query pass here: a stream, or a durable arc.
         observed: the name of its observations.
         at: makes the same drop again with thresholds of its own, given by their places; for counting again.
     """
 
     name: str
-    index: int
+    index: int | None
     stream: str
     entry: bool
     salt: int
+    source: bool
     observed: str
     at: Callable[[Callable[[int], Column]], DataFrame]
 
@@ -55,16 +58,19 @@ class GatedQuery:
         query_id: the same after a restart.
         output: its name, or its id.
         drops: the names of its drops, in the order of its sources.
+        plan_order: those of drops right behind sources, from left to right in its plan. A stream that is read in
+            several places has its drop there as often, and as many lines in the offset log.
         log: of its checkpoint.
         handle: the query itself.
         replayed: the batch that an earlier run had begun and not committed, or None.
     """
 
-    def __init__(self, query: StreamingQuery, drops: list[str], log: CheckpointLog) -> None:
+    def __init__(self, query: StreamingQuery, drops: list[str], plan_order: list[str], log: CheckpointLog) -> None:
         self.query_id = str(query.id)
         self.run_id = str(query.runId)
         self.output = str(query.name or query.id)
         self.drops = drops
+        self.plan_order = plan_order
         self.log = log
         self.handle = query
         started, committed = log.started(), log.committed()
@@ -110,16 +116,22 @@ class Accounts:
         """Take notice of a query; None if there is no drop of ours in its plan."""
         execution: Any = query._jsq.streamingQuery()
         plan = execution.analyzedPlan().toString()
-        places = {name: plan.find(observation(drop.observed)) for name, drop in self._drops.items()}
         # A plan is printed from left to right, as its sources are numbered.
-        names = sorted((name for name, place in places.items() if place >= 0), key=lambda name: places[name])
+        places = sorted(
+            (found.start(), name)
+            for name, drop in self._drops.items()
+            for found in re.finditer(re.escape(observation(drop.observed)), plan)
+        )
+        names = list(dict.fromkeys(name for _, name in places))
         if not names:
             return None
+        plan_order = [name for _, name in places if self._drops[name].source]
         with self._lock:
             known = self.queries.get(str(query.id))
             if known is not None and known.run_id == str(query.runId):
                 return known
-            gated = GatedQuery(query, names, CheckpointLog(self._spark, str(execution.resolvedCheckpointRoot())))
+            log = CheckpointLog(self._spark, str(execution.resolvedCheckpointRoot()))
+            gated = GatedQuery(query, names, plan_order, log)
             self.queries[gated.query_id] = gated
             if gated.query_id not in self._known:
                 entry = LedgerQuery(gated.query_id, gated.output, gated.log.root, gated.next_batch, names)
@@ -188,6 +200,14 @@ class Accounts:
         entered = {row.batch_id for row in self.ledger.rows(gated.query_id)}
         return ({batch_id for batch_id in over if batch_id >= first} | noted) - entered
 
+    def accounted(self, gated: GatedQuery) -> int:
+        """The last batch of a query up to which all are in the ledger; -1 if the first one is not."""
+        entered = {row.batch_id for row in self.ledger.rows(gated.query_id)}
+        batch_id = self._known[gated.query_id].first_batch
+        while batch_id in entered:
+            batch_id += 1
+        return batch_id - 1
+
     # --- within ----------------------------------------------------------------------------------------------------
 
     def _pin_replays(self) -> dict[str, int]:
@@ -210,11 +230,14 @@ class Accounts:
         if not certain:
             raise RecountError("a change came too late to know what the batch obeyed", where=gated.output, got=batch_id)
         # Drops further in may lie behind state, which is gone; what entered is what has to balance.
-        drops = [self._drops[name] for name in gated.drops if self._drops[name].entry]
+        drops = [self._drops[name] for name in gated.drops if self._drops[name].source]
         counts = {drop.name: DropCounts(0, 0, 0) for drop in drops}
         if gated.has_tuples(batch):
             found = recount(
-                gated.log, batch_id, {drop.observed: drop.at(lambda place: F.lit(fractions[place])) for drop in drops}
+                gated.log,
+                batch_id,
+                {drop.observed: drop.at(lambda place: F.lit(fractions[place])) for drop in drops},
+                [self._drops[name].observed for name in gated.plan_order],
             )
             counts = {drop.name: found[drop.observed] for drop in drops}
         previous = gated.log.batch(batch_id - 1)
@@ -246,8 +269,9 @@ class Accounts:
                 delivered=of_drop.kept,
                 dropped=of_drop.dropped,
                 malformed=of_drop.malformed,
-                fraction=fractions[self._drops[name].index],
+                fraction=0.0 if (index := self._drops[name].index) is None else fractions[index],
                 salt=self._drops[name].salt,
+                source=self._drops[name].source,
                 sources=list(sources),
                 recounted=recounted,
             )

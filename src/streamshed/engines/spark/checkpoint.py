@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,15 +92,45 @@ class CheckpointLog:
             found = following
         return None
 
-    def copy_for_replay(self, batch_id: int, target: Path) -> None:
-        """Make a checkpoint from which a query over the same sources runs just one batch again."""
+    def files_read(self, source: int, offset: str | None, after: str | None = None) -> list[str]:
+        """The files that a file source takes up to an offset, and after another; both as in the offset log."""
+        last, first = _log_offset(offset), _log_offset(after) + 1
+        found: list[str] = []
+        for number in range(last, first - 1, -1):
+            text = self._text(f"sources/{source}/{number}")
+            compacted = text is None
+            lines = (text or self._text(f"sources/{source}/{number}.compact") or "").splitlines()[1:]
+            # A compacted entry holds all before it, too, oldest first; so the new ones are at its end.
+            for line in reversed(lines):
+                entry = json.loads(line)
+                if entry["batchId"] < first:
+                    break
+                found.append(entry["path"])
+            if compacted:
+                break
+        return found[::-1]
+
+    def has_source(self, number: int) -> bool:
+        """Whether a source with this number, counted from 0, keeps notes of its own."""
+        return str(number) in self._names("sources")
+
+    def copy_for_replay(self, batch_id: int, target: Path, sources: Sequence[int]) -> None:
+        """Make a checkpoint from which a query over the same sources runs just one batch again.
+
+        Args:
+            batch_id: which one.
+            target: where to.
+            sources: which lines of the offset log count: a source that is read in several places has several.
+        """
         for name in ("offsets", "commits", "sources"):
             (target / name).mkdir(parents=True)
         # A name of its own: a query with the id of a running one would stop that one.
         (target / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
         for entry in self.started():
             if entry <= batch_id:
-                (target / "offsets" / str(entry)).write_text(self._text(f"offsets/{entry}") or "")
+                lines = (self._text(f"offsets/{entry}") or "").splitlines()
+                kept = [*lines[:2], *(lines[2 + source] for source in sources)]
+                (target / "offsets" / str(entry)).write_text("\n".join(kept))
         for entry in self.committed():
             if entry < batch_id:
                 (target / "commits" / str(entry)).write_text(self._text(f"commits/{entry}") or "")
@@ -155,3 +186,8 @@ class CheckpointLog:
         path = self._path(name)
         is_folder = path.getFileSystem(self._hadoop).getFileStatus(path).isDirectory()
         return self._names(name) if is_folder else None
+
+
+def _log_offset(offset: str | None) -> int:
+    """Where a file source is; -1 before its first entry, and for other sources."""
+    return int(json.loads(offset).get("logOffset", -1)) if offset else -1

@@ -49,8 +49,9 @@ def compile_stages(
     read: Callable[[Stream], DataFrame],
     read_arc: Callable[[Stage, StructType], DataFrame],
     at_arc: Callable[[Arc, DataFrame], DataFrame] = unchanged,
+    at_read: Callable[[Stage, DataFrame], DataFrame] = lambda _, frame: frame,
 ) -> Mapping[str, DataFrame]:
-    """The DataFrame of every stage, by its id: what its query writes to its sink or to its durable arc.
+    """The DataFrame of every output and durable operator, by its id: what goes to its sink or to its durable arc.
 
     Args:
         network: what to compute.
@@ -59,6 +60,7 @@ def compile_stages(
             columns and what travels with them); called once for each. Its event time is watermarked here.
         at_arc: gives what goes on along an arc; called once for each. It sees the arcs out of a durable operator
             when they are read.
+        at_read: gives what goes on from a durable arc, once for all its readers, with its event time watermarked.
     """
     durable = {stage.id: stage for stage in stages(network) if stage.is_durable}
     compiler = _Compiler(network, read, at_arc)
@@ -70,6 +72,7 @@ def compile_stages(
         elif node.id in durable:
             compiled[node.id] = compiler.leave(node)
             compiler.enter(node, read_arc(durable[node.id], compiled[node.id].schema))
+            compiler.frames[node.id] = at_read(durable[node.id], compiler.frames[node.id])
     return compiled
 
 

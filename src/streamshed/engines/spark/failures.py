@@ -46,13 +46,18 @@ def first_lines(message: str, most: int = _MOST_LINES) -> str:
     return "\n".join(told[:most])
 
 
-def query_failure(query: StreamingQuery) -> SparkFailure | None:
-    """Why a query has died; None if it runs, or was stopped."""
+def query_failure(query: StreamingQuery, what: str) -> SparkFailure | None:
+    """Why a query has died; None if it runs, or was stopped.
+
+    Args:
+        query: the query.
+        what: it computes, for people.
+    """
     error = query.exception()
     if error is None:
         return None
     return SparkFailure(
-        "the query died", where=f"query {query.name or query.id}", got=_indented(first_lines(_text(error)))
+        "the query died", where=f"{what}, query {query.name or query.id}", got=_indented(first_lines(_text(error)))
     )
 
 

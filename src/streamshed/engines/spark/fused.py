@@ -14,7 +14,6 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import DataStreamWriter
 
 from streamshed.engines.spark.arcs import ParquetArc
 from streamshed.network import Output
@@ -56,6 +55,7 @@ class Sinks:
     when a batch is replayed: each row once. Other formats get a batch again after a crash (at least once).
 
     Attributes:
+        outputs: all of them; a batch may hold only some.
         tables: what outputs with the sink `memory` have got, by output id.
     """
 
@@ -66,14 +66,16 @@ class Sinks:
             output.id: [] for output in outputs if output.sink is not None and output.sink.format == "memory"
         }
 
-    def writer(self, frames: Mapping[str, DataFrame], *, checkpoint: Path, name: str) -> DataStreamWriter:
-        """A query over all outputs, not started yet."""
-        writer = together(frames).writeStream.queryName(name).option("checkpointLocation", checkpoint.as_uri())
-        if all(output.sink is not None and output.sink.format == "noop" for output in self.outputs):
-            return writer.format("noop")
-        return writer.foreachBatch(self._write)
+    @property
+    def keep_nothing(self) -> bool:
+        """Whether all outputs go nowhere."""
+        return all(output.sink is not None and output.sink.format == "noop" for output in self.outputs)
 
-    def _write(self, batch: DataFrame, batch_id: int) -> None:
+    def write(self, batch: DataFrame, batch_id: int) -> None:
+        """Write a batch of outputs that were put `together`; meant for `foreachBatch`."""
+        if self.keep_nothing:
+            batch.write.format("noop").mode("overwrite").save()
+            return
         batch = batch.persist()
         try:
             present = {row[_OUTPUT] for row in batch.select(_OUTPUT).distinct().collect()}

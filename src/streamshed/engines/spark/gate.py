@@ -41,6 +41,7 @@ class Gate:
         size: how many drops there may be.
         decide: gives the fractions to drop at a time, by name; those not named stay. None: only `apply` decides.
         on_batch: is told of every batch with the counts of its drops. Called from a listener thread, must return soon.
+        on_failure: is called when a query has died, from such a thread, too.
         tick_s: how often to ask; 0 for never (then call `tick` yourself, every few seconds at least).
     """
 
@@ -52,6 +53,7 @@ class Gate:
         size: int = 8,
         decide: Callable[[float], Fractions] | None = None,
         on_batch: Callable[[BatchReport, Mapping[str, DropCounts]], None] | None = None,
+        on_failure: Callable[[], None] | None = None,
         tick_s: float = 0.05,
     ) -> None:
         self.spark = spark
@@ -62,7 +64,7 @@ class Gate:
         self._lock = threading.RLock()
         self.accounts = Accounts(spark, self.line, self.drops, self._lock)
         self._token = f"streamshed/{uuid.uuid4().hex[:8]}"  # tells our observations from those of others
-        self._decide, self._on_batch = decide, on_batch
+        self._decide, self._on_batch, self._on_failure = decide, on_batch, on_failure
         self._fractions = [0.0] * size
         self._monitor = Monitor.of(spark)
         self._monitor.subscribe(self)
@@ -104,8 +106,7 @@ class Gate:
             weighted: whether to add the weight for estimates.
             nested: whether the drops upstream go by the same rank.
         """
-        if name in self.drops:
-            raise InvalidValueError("a drop has this name already", where="gate", got=repr(name), expected="a new name")
+        self._check_new(name)
         index = self._place(name)
         after = [(self._place(reader), of_reader) for reader, of_reader in (readers or {}).items()]
         observed = f"{self._token}/{name}"
@@ -125,8 +126,23 @@ class Gate:
                 nested=nested,
             )
 
-        self.drops[name] = Drop(name, index, stream or name, entry, salt, observed, at)
+        self.drops[name] = Drop(name, index, stream or name, entry, salt, entry, observed, at)
         return at(lambda place: F.col(THRESHOLDS)[place], self.line.thresholds(self.spark))
+
+    def count(self, frame: DataFrame, name: str, *, stream: str, arrival: Column | None = None) -> DataFrame:
+        """Have the tuples counted that a query reads from a durable arc, and enter them in the ledger; drop nothing.
+
+        Args:
+            frame: the tuples.
+            name: of the place, unique in this gate.
+            stream: the arc.
+            arrival: seconds since 1970.
+        """
+        self._check_new(name)
+        observed = f"{self._token}/{name}"
+        counted = drop(frame, observed, F.lit(0.0), F.lit(0.0), arrival=arrival)  # keeps all
+        self.drops[name] = Drop(name, None, stream, False, 0, True, observed, lambda _: counted)
+        return counted
 
     # --- deciding --------------------------------------------------------------------------------------------------
 
@@ -134,7 +150,7 @@ class Gate:
         """Set the fractions to drop, by name, for batches that start from now on; those not named stay."""
         with self._lock:
             for name, fraction in fractions.items():
-                self._fractions[self._drop(name).index] = min(max(fraction, 0.0), 1.0)
+                self._fractions[self._index(name)] = min(max(fraction, 0.0), 1.0)
             if ControlLine.quantised(self._fractions) != self.line.read():
                 self.line.write(self._fractions)
 
@@ -143,7 +159,7 @@ class Gate:
         """The fractions to drop, by name, that hold for the next batch."""
         with self._lock:
             now = self.line.read()
-            return {name: now[drop.index] for name, drop in self.drops.items()}
+            return {name: now[drop.index] for name, drop in self.drops.items() if drop.index is not None}
 
     def tick(self, time_s: float) -> None:
         """Ask for a decision, and keep the control line alive."""
@@ -185,6 +201,8 @@ class Gate:
         gated = self.accounts.queries.get(query_id)
         if gated is not None and error is not None:
             self.errors[gated.output] = error
+            if self._on_failure is not None:
+                self._on_failure()
 
     def close(self) -> None:
         """Stop deciding and accounting; queries that still run keep everything from now on."""
@@ -199,6 +217,10 @@ class Gate:
 
     # --- within ----------------------------------------------------------------------------------------------------
 
+    def _check_new(self, name: str) -> None:
+        if name in self.drops:
+            raise InvalidValueError("a drop has this name already", where="gate", got=repr(name), expected="a new name")
+
     def _place(self, name: str) -> int:
         """Where a drop has its threshold on the line; it may be mentioned before it is made."""
         place = self._places.setdefault(name, len(self._places))
@@ -208,12 +230,13 @@ class Gate:
             )
         return place
 
-    def _drop(self, name: str) -> Drop:
-        if name not in self.drops:
+    def _index(self, name: str) -> int:
+        found = self.drops.get(name)
+        if found is None or found.index is None:
             raise UnknownNameError(
-                "there is no such drop", where="gate", got=repr(name), hint=did_you_mean(name, self.drops)
+                "there is no such drop", where="gate", got=repr(name), hint=did_you_mean(name, self.fractions)
             )
-        return self.drops[name]
+        return found.index
 
     def _run(self, tick_s: float) -> None:
         failing = False

@@ -51,6 +51,7 @@ class LedgerRow:
         fraction: the threshold, as applied.
         salt: of the rank.
         sources: for each source its description, start and end offset.
+        source: whether all tuples of a source of the query pass here: a stream, or the durable arc between two stages.
         recounted: whether the tuples were counted again because the report was lost.
     """
 
@@ -69,6 +70,7 @@ class LedgerRow:
     fraction: float
     salt: int
     sources: list[Mapping[str, Any]] = field(default_factory=list)
+    source: bool = False
     recounted: bool = False
 
 
@@ -189,7 +191,8 @@ def summarise(directory: str | Path, by: By = "stream") -> list[Total]:
     Args:
         directory: that of the ledger, or of the guard that keeps it.
         by: what to sum over. Only `drop` shows drops that lie behind others; the rest count each tuple where it
-            enters. A stream that two queries read is counted in both.
+            enters: the network, or with `output` the query (a durable arc is a source, too, of the stage that reads
+            it). A stream that two queries read is counted in both.
 
     Raises:
         StreamshedError: if there is no ledger.
@@ -209,7 +212,7 @@ def summarise(directory: str | Path, by: By = "stream") -> list[Total]:
         raise InvalidValueError("a ledger cannot be summed so", where="ledger", got=by, expected=", ".join(keys))
     groups: dict[str, list[LedgerRow]] = {}
     for row in ledger.rows():
-        if row.entry or by == "drop":
+        if row.entry or by == "drop" or (by == "output" and row.source):
             groups.setdefault(keys[by](row), []).append(row)
     waiting = ledger.open_batches()
     totals = [_total(key, rows, waiting) for key, rows in sorted(groups.items())]

@@ -85,5 +85,5 @@ class BatchLoop:
         return self.controller.admit(Outlook(time_s, number, since_s, max(since_s, 1e-3)))
 
     def _told(self, name: str, waiting: Waiting, offsets: Sequence[str | None], time_s: float) -> float:
-        source = self.gated.drops.index(name)
+        source = self.gated.plan_order.index(name)
         return float(waiting(offsets[source] if source < len(offsets) else None, time_s))

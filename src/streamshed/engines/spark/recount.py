@@ -20,7 +20,9 @@ class RecountError(StreamshedError, RuntimeError):
     """A batch cannot be counted again."""
 
 
-def recount(log: CheckpointLog, batch_id: int, frames: Mapping[str, DataFrame]) -> dict[str, DropCounts]:
+def recount(
+    log: CheckpointLog, batch_id: int, frames: Mapping[str, DataFrame], plan_order: Sequence[str]
+) -> dict[str, DropCounts]:
     """What each drop did in a batch that is over.
 
     A query that does nothing but count is started from a copy of the checkpoint's logs that ends just before the
@@ -31,6 +33,8 @@ def recount(log: CheckpointLog, batch_id: int, frames: Mapping[str, DataFrame]) 
         batch_id: which one.
         frames: what follows each drop, with the threshold of that time, by observation name; in the order of the
             query's sources.
+        plan_order: the observation names of the drops as they are in the query's plan, from left to right: a stream
+            that is read in several places has its drop there as often.
 
     Raises:
         RecountError: if the sources of the frames are not those of the query, or the batch is no longer in the log.
@@ -38,15 +42,15 @@ def recount(log: CheckpointLog, batch_id: int, frames: Mapping[str, DataFrame]) 
     batch = log.batch(batch_id)
     if batch is None:
         raise RecountError("the batch is no longer in the checkpoint", where=log.root, got=f"batch {batch_id}")
-    if len(batch.offsets) != len(frames):
+    if len(batch.offsets) != len(plan_order):
         raise RecountError(
             "a batch can be counted again only if every source of its query is guarded, once",
             where=log.root,
-            got=f"{len(batch.offsets)} sources, {len(frames)} drops",
+            got=f"{len(batch.offsets)} sources, {len(plan_order)} drops",
         )
     scratch = Path(tempfile.mkdtemp(prefix="streamshed-recount-"))
     try:
-        log.copy_for_replay(batch_id, scratch / "checkpoint")
+        log.copy_for_replay(batch_id, scratch / "checkpoint", [plan_order.index(name) for name in frames])
         report = _replay(batch_id, list(frames.values()), scratch / "checkpoint")
         # A source without tuples in this batch leaves no counts.
         return {name: report.counts(name) or DropCounts(0, 0, 0) for name in frames}

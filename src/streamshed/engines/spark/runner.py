@@ -4,29 +4,37 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.types import StructType
 
-from streamshed.control import Controller, LoadSample, Outlook, PlantController
-from streamshed.engines.spark.checkpoint import BatchStart
+from streamshed.control import Controller, LoadSample, PlantController
+from streamshed.engines.spark.arc_queue import ArcQueue
+from streamshed.engines.spark.arcs import ParquetArc
+from streamshed.engines.spark.backlog import Backlog, StageCosts
+from streamshed.engines.spark.checkpoint import CheckpointLog
 from streamshed.engines.spark.closing import Closing
-from streamshed.engines.spark.compile import compile_network
+from streamshed.engines.spark.compile import compile_stages
 from streamshed.engines.spark.connectors import ARRIVAL, read_stream, well_formed
-from streamshed.engines.spark.fused import Sinks, shared
+from streamshed.engines.spark.failures import SparkFailure
+from streamshed.engines.spark.fused import Sinks, shared, together
 from streamshed.engines.spark.gate import Gate
+from streamshed.engines.spark.layout import check_layout, layout
 from streamshed.engines.spark.loop import batch_sample
 from streamshed.engines.spark.monitor import BatchReport, DropCounts
+from streamshed.engines.spark.passes import SlowestWay
 from streamshed.engines.spark.ranks import location_rank
-from streamshed.engines.spark.sources.feeder import FeederClock
-from streamshed.errors import InvalidValueError, NetworkError, StreamshedError
+from streamshed.engines.spark.stage import RunningStage, StageBatch, Turn, at_once
+from streamshed.errors import InvalidValueError, StreamshedError
 from streamshed.manager import Decision, Manager
 from streamshed.network import Arc, Network, Spec, Stream
+from streamshed.network.stages import ALL_OUTPUTS, Stage, source_order, stages
 from streamshed.planning import Planner, SemanticRoadMapPlanner
 from streamshed.planning.fair import ObservedSic
 from streamshed.planning.ranks import RankedLocation
@@ -34,20 +42,27 @@ from streamshed.planning.ranks import RankedLocation
 SALT = 1
 """Of all random drops: with one salt, nested drops compose as the maximum."""
 
+_POLL_S = 0.05
+
 
 @dataclass(frozen=True)
 class NetworkBatch:
-    """A micro-batch of a running network.
+    """A micro-batch of a running network, or of one of its stages.
 
     Attributes:
-        sample: what the controller got to see of it.
+        sample: what the controller gets to see. A batch at the end of a chain of stages counts with all batches
+            upstream that led to it: their tuples, and the sum of their durations along the longest way.
         batch_id: counted from 0.
         start_s: when it started, seconds since 1970.
-        counts: what each drop did, by arc.
+        counts: what each drop did, by arc; also how much was read from each durable arc. Arrival times are only with
+            tuples that went no further.
         thresholds: of each drop, as applied.
         load_share: the work that was left, as a share of the work without drops; nan if that is not known.
         utilities: what the plan foresees for each output: value utility where it values values, else tuple utility.
         observed: everything observed in its plan, for observations of the user's own.
+        stage: the stage that ran it.
+        arrived: well-formed tuples that came into the network with it; a stream that several stages read is counted
+            in the first of them.
         sic: of each output, over the source time window that ends with the batch: what share of its streams' tuples
             came through the drops.
     """
@@ -60,22 +75,35 @@ class NetworkBatch:
     load_share: float
     utilities: Mapping[str, float]
     observed: Mapping[str, Mapping[str, Any]]
+    stage: str
+    arrived: int
     sic: Mapping[str, float] = field(default_factory=dict)
 
 
 class NetworkRunner(Closing):
-    """A query network as one streaming query under control.
+    """A query network under control: one streaming query, or one for each of its stages.
+
+    Operators that are marked so are stages of their own. All outputs are one stage together, unless `per_output`. A
+    stage that dies stops the others.
 
     Args:
         spark: the session to run in.
         spec: the network, what is known about it, and its rates.
-        directory: for checkpoint, ledger, control line and outputs; the same again to go on after a stop or crash.
+        directory: for checkpoints, durable arcs, ledger, control line and outputs; the same again to go on after a
+            stop or crash.
         target_s: how late an answer may be.
         planner: decides where to drop; by default the semantic road map.
         controller: decides how much; by default the one that is made for micro-batches.
         shed: False to only watch.
+        per_output: whether each output is a stage of its own.
+        turn: what each batch of a stage runs in; by default all run as soon as they can.
         read: reads a stream; by default its source in the spec.
         on_batch: is told of every batch, from a listener's thread.
+
+    Attributes:
+        stages: each after those it reads.
+        sinks: where outputs go.
+        gate: drops and counts.
     """
 
     def __init__(
@@ -88,17 +116,11 @@ class NetworkRunner(Closing):
         planner: Planner | None = None,
         controller: Controller | None = None,
         shed: bool = True,
+        per_output: bool = False,
+        turn: Turn = at_once,
         read: Callable[[Stream], DataFrame] | None = None,
         on_batch: Callable[[NetworkBatch], None] | None = None,
     ) -> None:
-        marked = [operator.id for operator in spec.network.operators if operator.stage]
-        if marked:
-            raise NetworkError(
-                "an operator is marked as a stage of its own, which `run` does not support yet",
-                where=f"operator {marked[0]!r}",
-                got="stage: true",
-                expected="no stage marks; a shared stream is read once anyway",
-            )
         if not spec.rates:
             raise InvalidValueError(
                 "a running network needs rates to compare its streams", where="rates", got="none", expected="tuples/s"
@@ -116,40 +138,107 @@ class NetworkRunner(Closing):
         )
         self.sic = ObservedSic(spec.network)
         self.sinks = Sinks(spec.network.outputs, self.directory / "outputs")
+        cut = stages(spec.network, together=not per_output)
+        queues = {stage.id: self._queue(stage, cut) for stage in cut if stage.is_durable}
+        self.stages = [self._stage(stage, queues, turn) for stage in cut]
+        self._costs = StageCosts(spec.network, spec.statistics, spec.rates, cut)
+        self._backlog = Backlog(spec.network, self.stages, self._costs)
+        self._slowest = SlowestWay()
         self._read = read or (lambda stream: read_stream(spark, stream))
         self._told = on_batch
         self._locations = {location.arc: location for location in self.manager.locations}
-        self._clocks = {stream.id: _clock(stream) for stream in spec.network.streams}
-        self._source_order = _source_order(spec.network)
         self._decisions: dict[tuple[float, ...], Decision] = {}
-        self._rate_tps = 0.0
-        self._last_start_s: float | None = None
         self._lock = threading.Lock()
-        self.query: StreamingQuery | None = None
         self.gate = Gate(
             spark,
             self.directory / "control",
             size=max(1, len(self._locations)),
             decide=self._decide if shed else None,
             on_batch=self._on_batch,
+            on_failure=lambda: threading.Thread(target=self._stop, name="streamshed-stop", daemon=True).start(),
         )
 
-    def start(self) -> StreamingQuery:
-        """Compile the network and start its query."""
-        frames = compile_network(self.network, self._read, self._at_arc)
-        writer = self.sinks.writer(frames, checkpoint=self.directory / "checkpoint", name=self.network.name)
-        self.query = writer.start()
-        if self.gate.watch(self.query) is None:
-            raise StreamshedError("no drop is in the query", where=self.network.name)
-        return self.query
+    def start(self) -> None:
+        """Compile the network and start its queries, upstream first."""
+        frames = compile_stages(self.network, self._read, self._read_arc, self._at_arc, self._at_read)
+        check_layout(self.directory / "stages.json", layout([stage.plan for stage in self.stages], frames))
+        for stage in self.stages:
+            if stage.plan.is_durable:
+                frame = frames[stage.id]
+                stage.carries_arrival = ARRIVAL in frame.columns
+            else:
+                frame = together({output: frames[output] for output in stage.plan.outputs})
+            query = stage.start(frame, lone=len(self.stages) == 1)
+            stage.gated = self.gate.watch(query)
+            if stage.gated is None:
+                raise StreamshedError("no drop is in the query", where=f"stage {stage.id!r}")
+            stage.resume(self.gate.accounts.accounted(stage.gated))
+
+    @property
+    def is_active(self) -> bool:
+        """Whether all stages run."""
+        return all(stage.is_active for stage in self.stages)
+
+    @property
+    def failure(self) -> SparkFailure | None:
+        """Why a stage has died; None if none has."""
+        return next((failure for stage in self.stages if (failure := stage.failure) is not None), None)
+
+    def process_all_available(self) -> None:
+        """Wait until everything that has arrived by now has gone through all stages."""
+        for stage in self.stages:
+            if stage.query is not None:
+                stage.query.processAllAvailable()
+
+    def finish(self, seconds: float) -> None:
+        """Stop the stages, upstream first, each when it has done what it has begun and what waits on its arcs.
+
+        After so many seconds it stops anyway: what is left is done when the run goes on.
+        """
+        end_s = time.monotonic() + seconds
+        for stage in self.stages:
+            last = stage.last
+            # A query that finds new tuples all the time is always busy: one more batch will do.
+            while stage.is_busy and time.monotonic() < end_s and (stage.last is last or stage.waiting_rows > 0):
+                time.sleep(_POLL_S)
+            stage.stop()
 
     def close(self) -> None:
-        """Stop the query and the loop."""
-        if self.query is not None:
-            self.query.stop()
+        """Stop the queries and the loop."""
+        self._stop()
         self.gate.close()
 
+    def _stop(self) -> None:
+        for stage in self.stages:
+            stage.stop()
+
     # --- the plan --------------------------------------------------------------------------------------------------
+
+    def _queue(self, stage: Stage, cut: tuple[Stage, ...]) -> ArcQueue:
+        arc = ParquetArc((self.directory / "stages" / stage.id / "arc").as_uri())
+        arc.check_writable(self.spark, f"stage {stage.id!r}")
+        return ArcQueue(self.spark, arc, [reader.id for reader in cut if stage.id in reader.inputs])
+
+    def _stage(self, stage: Stage, queues: Mapping[str, ArcQueue], turn: Turn) -> RunningStage:
+        fused = stage.id == ALL_OUTPUTS
+        place = self.directory if fused else self.directory / "stages" / stage.id
+        return RunningStage(
+            stage,
+            name=self.network.name if fused else f"{self.network.name}/{stage.id}",
+            log=CheckpointLog(self.spark, (place / "checkpoint").as_uri()),
+            plan_order=source_order(self.network, stage),
+            queues=queues,
+            sinks=self.sinks,
+            turn=turn,
+        )
+
+    def _read_arc(self, stage: Stage, schema: StructType) -> DataFrame:
+        queue = next(of_stage.writes for of_stage in self.stages if of_stage.id == stage.id)
+        assert queue is not None
+        return queue.arc.read(self.spark, schema)
+
+    def _at_read(self, stage: Stage, frame: DataFrame) -> DataFrame:
+        return self.gate.count(frame, f"arc {stage.id}", stream=stage.id, arrival=_arrival(frame))
 
     def _at_arc(self, arc: Arc, frame: DataFrame) -> DataFrame:
         location = self._locations.get(arc.id)
@@ -157,7 +246,9 @@ class NetworkRunner(Closing):
             return frame
         stream = self._stream_above(arc)
         key = stream.key or tuple(stream.columns)
-        has_arrival = ARRIVAL in frame.columns
+        nested = set(key) <= set(frame.columns)
+        if not nested:  # an operator has left columns out: other tuples, other ranks
+            key = tuple(self.network.schemas[arc.source].columns)
         dropped = self.gate.drop(
             frame,
             arc.id,
@@ -166,14 +257,19 @@ class NetworkRunner(Closing):
             entry=arc.is_entry,
             salt=SALT,
             valid=well_formed(stream) if arc.is_entry else None,
-            arrival=F.unix_micros(F.col(ARRIVAL)) / 1e6 if arc.is_entry and has_arrival else None,
+            arrival=_arrival(frame) if arc.is_entry else None,
             readers={reader.arc: location_rank(reader, key, SALT) for reader in self._readers(stream) if arc.is_entry},
             weighted=location.column is None,
-            nested=True,
+            nested=nested,
         )
-        if arc.is_entry and len(self.network.arcs_out_of[stream.id]) > 1:
+        if arc.is_entry and self._is_shared(stream):
             return shared(dropped, f"{self.network.name}/{arc.id}/shared", stream.key)
         return dropped
+
+    def _is_shared(self, stream: Stream) -> bool:
+        """Whether a stage reads a stream in several places."""
+        ids = {arc.id for arc in self.network.arcs_out_of[stream.id]}
+        return any(len(ids.intersection(stage.plan.arcs)) > 1 for stage in self.stages)
 
     def _readers(self, stream: Stream) -> list[RankedLocation]:
         """The drops right behind a stream, if there is one on every arc: then it can drop what none of them keeps."""
@@ -191,57 +287,53 @@ class NetworkRunner(Closing):
     # --- the loop --------------------------------------------------------------------------------------------------
 
     def _decide(self, time_s: float) -> dict[str, float]:
-        outlook = self._outlook(time_s)
+        outlook = self._backlog.outlook(time_s)
         if outlook is None:
             return {}
         decision = self.manager.decide(outlook)
         with self._lock:
             fractions = [0.0] * self.gate.line.size
             for name, drop in self.gate.drops.items():
-                fractions[drop.index] = decision.thresholds.get(name, 0.0)
+                if drop.index is not None:
+                    fractions[drop.index] = decision.thresholds.get(name, 0.0)
             self._decisions[self.gate.line.quantised(fractions)] = decision
         return dict(decision.thresholds)
 
-    def _outlook(self, time_s: float) -> Outlook | None:
-        """The batch that would start now, or None before the first one."""
-        gated = next(iter(self.gate.accounts.queries.values()), None)
-        batch = gated.latest(time_s) if gated is not None else None
-        if batch is None:
-            return None
-        since_s = max(time_s - batch.time_ms / 1000, 1e-3)
-        return Outlook(time_s, self._waiting(batch, time_s, since_s), since_s, since_s)
-
-    def _waiting(self, batch: BatchStart, time_s: float, since_s: float) -> float:
-        """How many tuples have arrived since a batch started; guessed from their rate where a source cannot tell."""
-        waiting = 0.0
-        for stream_id, offset in zip(self._source_order, batch.offsets, strict=False):
-            clock = self._clocks[stream_id]
-            if clock is None:
-                return self._rate_tps * since_s
-            waiting += clock.waiting(offset, time_s)
-        return waiting
-
     def _on_batch(self, report: BatchReport, counts: Mapping[str, DropCounts]) -> None:
-        entries = [counts[arc.id] for arc in self.network.arcs if arc.is_entry and arc.id in counts]
-        arrived = sum(count.arrived - count.malformed for count in entries)
-        gated = self.gate.accounts.queries[report.query_id]
-        batch = gated.log.batch(report.batch_id)
-        applied = self.gate.line.at(batch.time_ms if batch is not None else int(report.start_s * 1000))
+        stage = next((stage for stage in self.stages if stage.name == report.query_name), None)
+        batch = stage.log.batch(report.batch_id) if stage is not None else None
+        if stage is None or batch is None:
+            return
+        applied = self.gate.line.at(batch.time_ms)
         with self._lock:
             decision = self._decisions.get(applied)
         share = decision.load_share if decision is not None else float("nan") if any(applied) else 1.0
 
-        known = not math.isnan(share)
-        sample = batch_sample(report, entries, round(arrived * share) if known else arrived)
-        if batch is not None:
-            waiting = self._waiting(batch, report.end_s, report.duration_s)
-            sample = replace(sample, waiting=waiting, oldest_wait_s=report.duration_s)
-        if known:  # thresholds from before a restart say nothing about the work that was left
+        sources = [count for name, count in counts.items() if self.gate.drops[name].source]
+        rows = sum(count.arrived - count.malformed for count in sources)
+        entered = {
+            arc.target: counts[arc.id].arrived - counts[arc.id].malformed
+            for arc in self.network.arcs
+            if arc.is_entry and arc.id in counts
+        }
+        ended = StageBatch(report.batch_id, rows, report.duration_s, report.end_s)
+        done, goes_on = stage.finish(ended, entered, tuple_s=self._costs.tuple_s[stage.id], share=share)
+        if goes_on and stage.carries_arrival:  # delays are known when tuples have come to the end
+            counts = {name: replace(count, arrivals_s=()) for name, count in counts.items()}
+            sources = [replace(count, arrivals_s=()) for count in sources]
+        known = not math.isnan(done.share)
+        sample = replace(
+            batch_sample(report, sources, round(done.tuples * done.share) if known else done.tuples),
+            arrived=done.tuples,
+            duration_s=done.duration_s,
+            waiting=self._backlog.waiting(report.end_s, stage, batch),
+            oldest_wait_s=report.duration_s,
+        )
+        arrived = sum(entered.get(stream, 0) for stream in self._backlog.leads[stage.id])
+        self._backlog.learn(stage, report.start_s, arrived)
+        leads = stage.plan.is_durable or not done.tuples or self._slowest.leads_to(stage.id, done.duration_s)
+        if known and leads and not goes_on:  # thresholds from before a restart say nothing about the work that was left
             self.manager.observe(sample)
-        if self._last_start_s is not None and report.start_s > self._last_start_s:
-            rate_tps = arrived / (report.start_s - self._last_start_s)
-            self._rate_tps = rate_tps if self._rate_tps == 0 else 0.5 * (self._rate_tps + rate_tps)
-        self._last_start_s = report.start_s
         kept = {name: (count.arrived - count.malformed, count.kept) for name, count in counts.items()}
         self.sic.observe(sample.time_s, kept)
         if self._told is not None:
@@ -251,10 +343,14 @@ class NetworkRunner(Closing):
                     batch_id=report.batch_id,
                     start_s=report.start_s,
                     counts=counts,
-                    thresholds={name: applied[drop.index] for name, drop in self.gate.drops.items()},
+                    thresholds={
+                        name: applied[drop.index] for name, drop in self.gate.drops.items() if drop.index is not None
+                    },
                     load_share=share,
                     utilities=self._utilities(decision),
                     observed=report.observed,
+                    stage=stage.id,
+                    arrived=arrived,
                     sic=self.sic.at(sample.time_s),
                 )
             )
@@ -269,27 +365,6 @@ class NetworkRunner(Closing):
         }
 
 
-def _clock(stream: Stream) -> FeederClock | None:
-    if stream.source is None or stream.source.format != "feeder":
-        return None
-    return FeederClock.from_options(dict(stream.source.options))
-
-
-def _source_order(network: Network) -> list[str]:
-    """The streams in the order in which they first appear in the plan: outputs in turn, left inputs first."""
-    found: list[str] = []
-    seen: set[str] = set()
-
-    def walk(node_id: str) -> None:
-        if node_id in seen:
-            return
-        seen.add(node_id)
-        if isinstance(network.nodes[node_id], Stream):
-            found.append(node_id)
-        for arc in network.arcs_into[node_id]:
-            if not arc.is_entry:
-                walk(arc.source)
-
-    for output in network.outputs:
-        walk(output.id)
-    return found
+def _arrival(frame: DataFrame) -> Column | None:
+    """When tuples arrived, in seconds since 1970; None where the source cannot tell."""
+    return F.unix_micros(F.col(ARRIVAL)) / 1e6 if ARRIVAL in frame.columns else None
