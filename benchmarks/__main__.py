@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from benchmarks import control, fair, fit, guard, planning, scheduling, simulation, stages
+from benchmarks import control, fair, fit, guard, parsing, planning, scheduling, simulation, stages
 
 BENCHMARKS: dict[str, Callable[[Console], None]] = {
     "planning": planning.run,
@@ -17,6 +17,7 @@ BENCHMARKS: dict[str, Callable[[Console], None]] = {
     "simulation": simulation.run,
     "fit": fit.run,
     "guard": guard.run,
+    "parsing": parsing.run,
     "stages": stages.run,
 }
 

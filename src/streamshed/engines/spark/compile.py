@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
 
+from streamshed.engines.spark.connectors import RAW
 from streamshed.engines.spark.operators import Flow, aggregated, column, joined, mapped, microseconds, united
 from streamshed.errors import NetworkError, did_you_mean
 from streamshed.network import Aggregate, Arc, Filter, Join, Map, Network, Node, Output, Split, Stream, Union
@@ -94,8 +95,11 @@ class _Compiler:
     def add(self, node: Node) -> None:
         """Make the frame of a node out of those of its inputs."""
         if isinstance(node, Stream):
-            frame = self._watermarked(node, _checked(node, self._read(node)))
-            self.frames[node.id] = self._at_arc(self.network.arcs_into[node.id][0], frame)
+            frame, entry = self._read(node), self.network.arcs_into[node.id][0]
+            if RAW in frame.columns:  # has its columns, and so its time, only behind the entry drop
+                self.frames[node.id] = self._watermarked(node, _checked(node, self._at_arc(entry, frame)))
+            else:
+                self.frames[node.id] = self._at_arc(entry, self._watermarked(node, _checked(node, frame)))
             return
         schema = self.network.schemas[node.id]
         flows = [self._along(arc) for arc in self.network.arcs_into[node.id]]

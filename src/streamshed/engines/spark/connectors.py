@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from streamshed.engines.spark.drops import random_rank
 from streamshed.errors import NetworkError, did_you_mean
 from streamshed.network import Connector, Output, Stream
 
@@ -28,6 +29,11 @@ PASSING_SINKS = frozenset({"console", "memory", "noop"})
 ARRIVAL = "_arrival"
 """Travels along unseen with the tuples of a source that can tell: when each of them arrived."""
 
+RAW = "_raw"
+"""A line or message as it came, of a stream that is parsed only after its entry drop."""
+RANK = "_rank"
+"""Travels along with what was such a line: its hash, by which random drops go."""
+
 CORRUPT = "columnNameOfCorruptRecord"
 _ARRIVALS = {FEEDER: "arrival", "kafka": "timestamp", "rate": "timestamp", "rate-micro-batch": "timestamp"}
 _VALUE = "value"
@@ -35,7 +41,7 @@ _PARSED = "_parsed"
 _OUTPUT_MODES = ("append", "update", "complete")
 
 
-def read_stream(spark: SparkSession, stream: Stream) -> DataFrame:
+def read_stream(spark: SparkSession, stream: Stream, *, late_salt: int | None = None) -> DataFrame:
     """The tuples of a stream: its declared columns, in their order and types, and `ARRIVAL` where the source has it.
 
     - Files (JSON, CSV, Parquet, …) are read with the declared columns as their schema.
@@ -45,6 +51,11 @@ def read_stream(spark: SparkSession, stream: Stream) -> DataFrame:
       JSON, one object in each `value`. The options of Spark's JSON reader apply.
 
     A row that cannot be read is kept, with nulls, in the reader's default mode PERMISSIVE: see `well_formed`.
+
+    Args:
+        spark: the session.
+        stream: its columns and source.
+        late_salt: if given, JSON is left for `parsed`: then there are `RAW`, `RANK` (with this salt) and `ARRIVAL`.
     """
     source = stream.source
     if source is None:
@@ -55,7 +66,21 @@ def read_stream(spark: SparkSession, stream: Stream) -> DataFrame:
             expected="a Spark format with its options",
         )
     schema = _declared(stream)
-    return _conform(_load(spark, stream, source, schema), stream, source, schema)
+    frame = _load(spark, stream, source, schema)
+    if not _is_json(frame, stream):
+        return _conform(frame, stream, source, schema)
+    value, arrival = _quoted(_VALUE), _arrival(source)
+    if late_salt is not None:
+        return frame.select(value.alias(RAW), random_rank([value], late_salt).alias(RANK), *arrival)
+    return parsed(frame.select(value.alias(RAW), *arrival), stream, F.lit(True))
+
+
+def parsed(frame: DataFrame, stream: Stream, wanted: Column) -> DataFrame:
+    """The declared columns, in place of `RAW`; all null in rows that are not wanted, which costs next to nothing."""
+    options = dict(stream.source.options) if stream.source is not None else {}
+    json = F.from_json(F.when(wanted, F.col(RAW).cast("string")), _declared(stream), options)
+    rest = [name for name in frame.columns if name != RAW]
+    return frame.select(json.alias(_PARSED), *rest).select(f"{_PARSED}.*", *rest)
 
 
 def well_formed(stream: Stream) -> Column:
@@ -152,11 +177,7 @@ def _declared(stream: Stream) -> StructType:
 
 
 def _conform(frame: DataFrame, stream: Stream, source: Connector, schema: StructType) -> DataFrame:
-    missing = [name for name in stream.columns if name not in frame.columns]
-    arrival = [_quoted(_ARRIVALS[source.format]).alias(ARRIVAL)] if source.format in _ARRIVALS else []
-    if missing and dict(frame.dtypes).get(_VALUE) in ("string", "binary"):
-        parsed = F.from_json(_quoted(_VALUE).cast("string"), schema, dict(source.options))
-        return frame.select(parsed.alias(_PARSED), *arrival).select(f"{_PARSED}.*", *([ARRIVAL] if arrival else []))
+    missing = _missing(frame, stream)
     if missing:
         raise NetworkError(
             "the source lacks a declared column",
@@ -171,7 +192,20 @@ def _conform(frame: DataFrame, stream: Stream, source: Connector, schema: Struct
         else _quoted(field.name).try_cast(field.dataType).alias(field.name)
         for field in schema.fields
     ]
-    return frame.select(*declared, *arrival)
+    return frame.select(*declared, *_arrival(source))
+
+
+def _arrival(source: Connector) -> list[Column]:
+    return [_quoted(_ARRIVALS[source.format]).alias(ARRIVAL)] if source.format in _ARRIVALS else []
+
+
+def _missing(frame: DataFrame, stream: Stream) -> list[str]:
+    return [name for name in stream.columns if name not in frame.columns]
+
+
+def _is_json(frame: DataFrame, stream: Stream) -> bool:
+    """Whether the declared columns are in texts."""
+    return bool(_missing(frame, stream)) and dict(frame.dtypes).get(_VALUE) in ("string", "binary")
 
 
 def _first_words(error: PySparkException | Py4JError) -> str:

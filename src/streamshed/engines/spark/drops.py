@@ -7,7 +7,7 @@ nest: whatever passes the larger threshold passes the smaller one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -23,7 +23,12 @@ ARRIVAL_QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95)
 _ACCURACY = 500  # of the quantiles: to 1/500 of what is looked at
 _SAMPLED_OF = 8  # quantiles are dear: one arrival time of so many is looked at
 
-_KEPT, _MALFORMED, _ARRIVAL, _SAMPLE = (f"_streamshed_{mark}" for mark in ("kept", "malformed", "arrival", "sample"))
+_WANTED, _KEPT, _MALFORMED, _ARRIVAL, _SAMPLE = (
+    f"_streamshed_{mark}" for mark in ("wanted", "kept", "malformed", "arrival", "sample")
+)
+
+Parse = Callable[[DataFrame, Column], DataFrame]
+"""Gives tuples their columns; needs to do so only where a condition holds."""
 
 
 def random_rank(key: Sequence[str | Column], salt: int = 0) -> Column:
@@ -98,6 +103,7 @@ def drop(
     control: DataFrame | None = None,
     needed: Column | None = None,
     valid: Column | None = None,
+    parse: Parse | None = None,
     arrival: Column | None = None,
     weighted: bool = False,
     nested: bool = False,
@@ -116,16 +122,25 @@ def drop(
         control: one row, broadcast to all tuples: `ControlLine.thresholds`.
         needed: whether anything further on will take the tuple, if that is known here; others are dropped.
         valid: whether a tuple is well-formed; others are counted and kept out.
+        parse: if given, tuples get their columns only here, and only those that are not dropped: of the others nobody
+            knows whether they are well-formed, they count as dropped.
         arrival: seconds since 1970.
         weighted: whether to add the weight that `streamshed.estimates` needs.
         nested: whether the drops upstream go by the same rank.
     """
-    keep = rank >= threshold if needed is None else (rank >= threshold) & needed
-    keep = F.coalesce(keep if valid is None else F.when(valid, keep), F.lit(False))
+    if control is not None:
+        frame = frame.crossJoin(F.broadcast(control))
+    if weighted:
+        frame = with_weight(frame, 1 - threshold, nested=nested)
+    wanted = rank >= threshold if needed is None else (rank >= threshold) & needed
+    if parse is not None:
+        frame = parse(frame.withColumn(_WANTED, F.coalesce(wanted, F.lit(False))), F.col(_WANTED))
+        wanted = F.col(_WANTED)
+    keep = F.coalesce(wanted if valid is None else F.when(valid, wanted), F.lit(False))
     marks = {_KEPT: keep}
     counts = [F.count(F.lit(1)).alias("arrived"), F.count_if(F.col(_KEPT)).alias("kept")]
     if valid is not None:
-        marks[_MALFORMED] = ~valid
+        marks[_MALFORMED] = ~valid if parse is None else wanted & ~valid
         counts.append(F.count_if(F.col(_MALFORMED)).alias("malformed"))
     if arrival is not None:
         marks[_ARRIVAL] = F.when(keep, arrival)
@@ -135,14 +150,10 @@ def drop(
             F.max(_ARRIVAL).alias("last"),
             F.percentile_approx(_SAMPLE, list(ARRIVAL_QUANTILES), _ACCURACY).alias("quantiles"),
         ]
-    if control is not None:
-        frame = frame.crossJoin(F.broadcast(control))
-    if weighted:
-        frame = with_weight(frame, 1 - threshold, nested=nested)
     marked = frame.select("*", *(mark.alias(column) for column, mark in marks.items()))
     if control is not None:
         marked = marked.drop(*control.columns)
-    return marked.observe(observation(name), *counts).where(F.col(_KEPT)).drop(*marks)
+    return marked.observe(observation(name), *counts).where(F.col(_KEPT)).drop(*marks, _WANTED)
 
 
 def observation(name: str) -> str:

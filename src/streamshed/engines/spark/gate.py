@@ -21,7 +21,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from streamshed.engines.spark.accounts import Accounts, Drop, GatedQuery
 from streamshed.engines.spark.control_line import THRESHOLDS, ControlLine
-from streamshed.engines.spark.drops import drop
+from streamshed.engines.spark.drops import Parse, drop
 from streamshed.engines.spark.monitor import BatchReport, DropCounts, Monitor
 from streamshed.errors import InvalidValueError, UnknownNameError, did_you_mean
 
@@ -86,6 +86,7 @@ class Gate:
         salt: int = 0,
         readers: Mapping[str, Column] | None = None,
         valid: Column | None = None,
+        parse: Parse | None = None,
         arrival: Column | None = None,
         weighted: bool = False,
         nested: bool = False,
@@ -102,6 +103,7 @@ class Gate:
             readers: the drops that follow, one on every way from here, with their ranks: what none of them is going to
                 keep is dropped here, which is cheaper.
             valid: whether a tuple is well-formed.
+            parse: gives tuples their columns, once it is known which are dropped.
             arrival: seconds since 1970.
             weighted: whether to add the weight for estimates.
             nested: whether the drops upstream go by the same rank.
@@ -121,6 +123,7 @@ class Gate:
                 control=control,
                 needed=reduce(Column.__or__, wanted) if wanted else None,
                 valid=valid,
+                parse=parse,
                 arrival=arrival,
                 weighted=weighted,
                 nested=nested,

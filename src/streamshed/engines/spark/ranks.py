@@ -7,16 +7,14 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from streamshed.engines.spark.drops import random_rank
 from streamshed.planning.ranks import RankedLocation
 from streamshed.qos import Cell
 
 _BELOW_ONE = 1 - 2.0**-53
 
 
-def location_rank(location: RankedLocation, key: Sequence[str | Column], salt: int) -> Column:
-    """A tuple's place in the order of a location, in [0, 1)."""
-    hashed = random_rank(key, salt)
+def location_rank(location: RankedLocation, hashed: Column) -> Column:
+    """A tuple's place in the order of a location, in [0, 1), given its random one."""
     if location.column is None:
         return hashed
     return order_rank(F.col(location.column), location.order, hashed)

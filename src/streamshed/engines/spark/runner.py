@@ -21,7 +21,8 @@ from streamshed.engines.spark.backlog import Backlog, StageCosts
 from streamshed.engines.spark.checkpoint import CheckpointLog
 from streamshed.engines.spark.closing import Closing
 from streamshed.engines.spark.compile import compile_stages
-from streamshed.engines.spark.connectors import ARRIVAL, read_stream, well_formed
+from streamshed.engines.spark.connectors import ARRIVAL, RANK, RAW, parsed, read_stream, well_formed
+from streamshed.engines.spark.drops import random_rank
 from streamshed.engines.spark.failures import SparkFailure
 from streamshed.engines.spark.fused import Sinks, shared, together
 from streamshed.engines.spark.gate import Gate
@@ -144,7 +145,9 @@ class NetworkRunner(Closing):
         self._costs = StageCosts(spec.network, spec.statistics, spec.rates, cut)
         self._backlog = Backlog(spec.network, self.stages, self._costs)
         self._slowest = SlowestWay()
-        self._read = read or (lambda stream: read_stream(spark, stream))
+        self._read = read or (
+            lambda stream: read_stream(spark, stream, late_salt=SALT if self._parses_late(stream) else None)
+        )
         self._told = on_batch
         self._locations = {location.arc: location for location in self.manager.locations}
         self._decisions: dict[tuple[float, ...], Decision] = {}
@@ -246,25 +249,38 @@ class NetworkRunner(Closing):
             return frame
         stream = self._stream_above(arc)
         key = stream.key or tuple(stream.columns)
-        nested = set(key) <= set(frame.columns)
+        nested = set(key) <= set(frame.columns) or RANK in frame.columns
         if not nested:  # an operator has left columns out: other tuples, other ranks
             key = tuple(self.network.schemas[arc.source].columns)
+        if RAW in frame.columns:
+            hashed = F.col(RANK)
+        else:
+            hashed = random_rank([name for name in key if name in frame.columns], SALT)
+            if RANK in frame.columns:  # behind a union, of some tuples
+                hashed = F.coalesce(F.col(RANK), hashed)
         dropped = self.gate.drop(
             frame,
             arc.id,
-            location_rank(location, key, SALT),
+            location_rank(location, hashed),
             stream=stream.id,
             entry=arc.is_entry,
             salt=SALT,
             valid=well_formed(stream) if arc.is_entry else None,
+            parse=(lambda raw, wanted: parsed(raw, stream, wanted)) if RAW in frame.columns else None,
             arrival=_arrival(frame) if arc.is_entry else None,
-            readers={reader.arc: location_rank(reader, key, SALT) for reader in self._readers(stream) if arc.is_entry},
+            readers={reader.arc: location_rank(reader, hashed) for reader in self._readers(stream) if arc.is_entry},
             weighted=location.column is None,
             nested=nested,
         )
         if arc.is_entry and self._is_shared(stream):
             return shared(dropped, f"{self.network.name}/{arc.id}/shared", stream.key)
         return dropped
+
+    def _parses_late(self, stream: Stream) -> bool:
+        """Whether its entry drop needs no column: texts that are dropped need not be parsed then."""
+        entry = self._locations.get(self.network.arcs_into[stream.id][0].id)
+        deciding = [entry, *self._readers(stream)]
+        return not stream.key and all(location is not None and location.column is None for location in deciding)
 
     def _is_shared(self, stream: Stream) -> bool:
         """Whether a stage reads a stream in several places."""
