@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from benchmarks import control, fair, fit, guard, parsing, planning, scheduling, simulation, stages
+from benchmarks import control, fair, fit, guard, parsing, planning, scheduling, shared_cluster, simulation, stages
 
 BENCHMARKS: dict[str, Callable[[Console], None]] = {
     "planning": planning.run,
@@ -19,6 +19,7 @@ BENCHMARKS: dict[str, Callable[[Console], None]] = {
     "guard": guard.run,
     "parsing": parsing.run,
     "stages": stages.run,
+    "shared-cluster": shared_cluster.run,
 }
 
 

@@ -29,8 +29,10 @@ def write_day_figure(runs: Mapping[str, Run], file: Path) -> None:
     FigureCanvasAgg(figure)
     delay, rates, lost = figure.subplots(3, 1, sharex=True, height_ratios=(3, 2, 1.4))
     last = runs.get("with") or next(iter(runs.values()))
+    others = iter(_OTHERS)
     for kind, run in runs.items():
-        _delays(delay, run, kind)
+        colour = _COLOURS.get(kind) or next(others, _FAINT)
+        _delays(delay, run, kind, colour, in_detail=len(runs) <= 2)
     delay.axhline(last.target_s, color=_INK, linewidth=1, linestyle=(0, (4, 2)))
     delay.annotate(
         f"target {last.target_s:g} s", (0, last.target_s), xytext=(2, 3), textcoords="offset points", fontsize=9
@@ -38,7 +40,7 @@ def write_day_figure(runs: Mapping[str, Run], file: Path) -> None:
     delay.set_yscale("log")
     delay.set_ylabel("delay (s)")
     delay.yaxis.set_major_formatter("{x:g}")
-    delay.legend(frameon=False, loc="upper left", fontsize=9)
+    delay.legend(frameon=False, loc="upper left", fontsize=9, ncols=1 if len(runs) <= 2 else 2)
     delay.set_title(
         "The same day without and with shedding" if len(runs) > 1 else "A day with shedding",
         loc="left", fontsize=14, fontweight="bold", color=_INK,
@@ -62,15 +64,15 @@ def called(kind: str) -> str:
     return f"{base} shedding" + (f", {controller}" if controller else "")
 
 
-def _delays(axes: Axes, run: Run, kind: str) -> None:
+def _delays(axes: Axes, run: Run, kind: str, colour: str, *, in_detail: bool) -> None:
     batches = [batch for batch in run.batches if batch.sample.delay_p50_s is not None]
     times = [batch.sample.time_s - run.epoch_s for batch in batches]
-    colour = _COLOURS.get(kind) or _OTHERS[len(kind) % len(_OTHERS)]
     middle = [batch.sample.delay_p50_s or 0.0 for batch in batches]
     slow = [batch.sample.delay_p99_s or 0.0 for batch in batches]
-    axes.fill_between(times, middle, slow, color=colour, alpha=0.25, linewidth=0)
     axes.plot(times, slow, color=colour, linewidth=1.8, label=f"{called(kind)}: 99 % of each batch")
-    axes.plot(times, middle, color=colour, linewidth=1, label=f"{called(kind)}: half of it")
+    if in_detail:
+        axes.fill_between(times, middle, slow, color=colour, alpha=0.25, linewidth=0)
+        axes.plot(times, middle, color=colour, linewidth=1, label=f"{called(kind)}: half of it")
 
 
 def _rates(axes: Axes, run: Run) -> None:
