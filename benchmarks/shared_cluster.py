@@ -36,14 +36,13 @@ def run(console: Console) -> None:
             Path(place),
             lambda what, seconds: console.print(f"{what} (about {seconds:.0f} s) …", style="dim"),
         )
-        load = OVERLOAD * found.rate_tps
         console.print(
             f"A micro-batch takes {found.fixed_s:.2f} s and {found.tuple_s:.2f} s for a second of the spec's load: "
-            f"{found.target_s:g} s can be held up to {found.rate_tps:.2f} times its rates; run at {load:.2f} times."
+            f"{found.target_s:g} s can be held up to {found.rate_tps:.2f} times its rates."
         )
         for turn, planner in enumerate(PLANNERS):
             console.print(f"{planner} …", style="dim")
-            got = play(spark, spec, load, SECONDS, found.target_s, Path(place) / str(turn), planner=planner)
+            got = play(spark, spec, found, OVERLOAD, SECONDS, Path(place) / str(turn), planner=planner)
             mean = sum(got.sic.values()) / len(got.sic)
             cells = (f"{got.sic[output]:.3f} / {got.within[output]:.1%}" for output in outputs)
             row = (f"{got.fairness:.4f}", f"{mean:.3f}", f"{got.p95_s:.2f}", f"{got.kept / got.arrived:.1%}")

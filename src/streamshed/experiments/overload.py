@@ -45,7 +45,8 @@ _LONGEST_BACKLOG = 4
 _POINTS = 50
 _FEWEST = 4  # batches that a duration is taken from
 _SOME = 12  # batches that are compared with those before them
-_FEED = ("generator", "expressways", "cars", "eventTime", "seed")
+FEED = ("generator", "expressways", "cars", "eventTime", "seed")
+"""Options of the feeder that say what comes, not how fast."""
 
 Floats = NDArray[np.float64]
 
@@ -251,7 +252,7 @@ def fed(spec: Spec, options: Mapping[str, str]) -> Spec:
         )
     (stream,) = spec.network.streams
     given = stream.source.options if stream.source else {}
-    base = {key: text for key, text in given.items() if key in _FEED}
+    base = {key: text for key, text in given.items() if key in FEED}
     source = Connector("feeder", {**base, **options})
     outputs = tuple(replace(output, sink=Connector("noop")) for output in spec.network.outputs)
     network = replace(spec.network, streams=(replace(stream, source=source, key=()),), outputs=outputs)

@@ -18,7 +18,7 @@ import numpy as np
 from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
 from streamshed.engines.spark.session import SparkSession
 from streamshed.errors import StreamshedError
-from streamshed.experiments.overload import TARGET_S, Capacity, settled
+from streamshed.experiments.overload import FEED, TARGET_S, Capacity, settled
 from streamshed.network import Connector, Network, Spec
 from streamshed.planning import planner_named
 from streamshed.planning.fair import ObservedSic, jain_index
@@ -31,8 +31,9 @@ CALIBRATION = ((MUCH_S, 12.0), (LITTLE_S, 8.0), (MUCH_S, 12.0), (LITTLE_S, 8.0))
 
 _POINTS = 50
 _FEWEST = 4
-_SETTLE_S = 8.0
-"""Of a run, that do not count: a query's first batches take longer, and it has to catch up with them."""
+CALM_S, CALM_LOAD = 15.0, 0.3
+"""Before the overload, so many seconds at such a share of the capacity: a query's first batches take longer, and what
+batches cost is not known before some have ended."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def fed(spec: Spec, options: Callable[[float], Mapping[str, str]]) -> Spec:
     """The spec with its streams fed as told for their rates, and its answers thrown away."""
     streams = []
     for stream in spec.network.streams:
-        given = dict(stream.source.options) if stream.source else {}
+        given = {key: text for key, text in stream.source.options.items() if key in FEED} if stream.source else {}
         source = Connector("feeder", {**given, **options(spec.rates[stream.id])})
         streams.append(replace(stream, source=source))
     outputs = tuple(replace(output, sink=Connector("noop")) for output in spec.network.outputs)
@@ -109,34 +110,45 @@ def find_capacity(
 
 
 def play(
-    spark: SparkSession, spec: Spec, load: float, seconds: float, target_s: float, directory: Path, *, planner: str
+    spark: SparkSession,
+    spec: Spec,
+    capacity: Capacity,
+    overload: float,
+    seconds: float,
+    directory: Path,
+    *,
+    planner: str,
 ) -> Shares:
-    """Run the network at a multiple of its rates.
+    """Run the network at a multiple of what the machine can do, after a calm beginning that does not count.
 
     Args:
         spark: the session.
         spec: the network with its rates.
-        load: the multiple.
-        seconds: for how long it counts.
-        target_s: the delay to hold.
+        capacity: of the machine, and the target.
+        overload: the multiple.
+        seconds: for how long it lasts.
         directory: for checkpoint, control line and ledger.
         planner: decides where to drop.
     """
     epoch_s = time.time() + 5.0
-    of_run = fed(
-        spec,
-        lambda rate_tps: {"pattern": "constant", "rate_tps": f"{rate_tps * load:.0f}", "epoch": f"{epoch_s:.3f}"},
-    )
+
+    def options(rate_tps: float) -> Mapping[str, str]:
+        can_tps = capacity.rate_tps * rate_tps
+        phases = f"{CALM_LOAD * can_tps:.0f}:{CALM_S:g}, {overload * can_tps:.0f}:{10 * seconds:g}"
+        return {"pattern": "phases", "phases": phases, "epoch": f"{epoch_s:.3f}"}
+
+    of_run = fed(spec, options)
     batches: list[NetworkBatch] = []
     with NetworkRunner(
-        spark, of_run, directory, target_s=target_s, planner=planner_named(planner), on_batch=batches.append
+        spark, of_run, directory, target_s=capacity.target_s, planner=planner_named(planner), on_batch=batches.append
     ) as runner:
         runner.start()
-        while time.time() < epoch_s + _SETTLE_S + seconds:
+        while time.time() < epoch_s + CALM_S + seconds:
             if not runner.is_active:
                 raise runner.failure or StreamshedError("the query was stopped", where="run")
             time.sleep(0.1)
-    return shares(spec.network, [batch for batch in batches if batch.start_s >= epoch_s + _SETTLE_S], target_s)
+    counted = [batch for batch in batches if batch.start_s >= epoch_s + CALM_S]
+    return shares(spec.network, counted, capacity.target_s)
 
 
 def shares(network: Network, batches: Sequence[NetworkBatch], target_s: float) -> Shares:
