@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import numpy as np
 from streamshed.control import AuroraController, controller_named
 from streamshed.engines.sim import SimResult
 from streamshed.experiments.claims import Claim, DataTable, Reproduction, Settings, Value, judged
-from streamshed.experiments.control_figures import colour_of, draw_runs, new_figure
+from streamshed.experiments.control_figures import colour_of, draw_runs, legend_below, new_figure
 from streamshed.experiments.control_goals import judge_goals, times
 from streamshed.experiments.control_loads import QUICK_SECONDS, paper_loads
 from streamshed.experiments.control_plant import (
@@ -95,7 +96,7 @@ def compare_controllers(settings: Settings) -> Reproduction:
     table, ours = judge_goals(loads, scores, seconds)
     claims = (
         *_relative(scores, web, disturbances),
-        *_transients(runs[web, "varying"]),
+        *_transients(runs[web, "varying"], runs[web, "constant"]["ctrl"]),
         *_aurora_claims(aurora, scores, web),
         *ours,
     )
@@ -223,7 +224,7 @@ def _draw_relative(scores: Mapping[tuple[str, str], Mapping[str, Score]], web: s
             panel.set_yscale("log")
         panel.set_xticks(np.arange(len(loads)) + 0.32, ["Web", "Pareto"])
         panel.set_title(f"{measure} / CTRL's", loc="left", fontsize=10)
-    panels[0].legend(frameon=False, fontsize=8)
+    legend_below(figure, panels[0])
     return figure
 
 
@@ -234,27 +235,34 @@ def _draw_disturbances(disturbances: Mapping[str, Mapping[str, Score]]) -> Figur
         panel.bar(np.arange(len(disturbances)) + 0.16 * i, heights, 0.15, color=colour_of(name), label=name)
     panel.set_yscale("log")
     panel.set_xticks(
-        np.arange(len(disturbances)) + 0.32, [change.replace(", ", "\n") for change in disturbances], fontsize=7
+        np.arange(len(disturbances)) + 0.32, [textwrap.fill(change, 16) for change in disturbances], fontsize=7
     )
     panel.set_ylabel("accumulated violations (s)")
-    panel.legend(frameon=False, fontsize=8)
+    legend_below(figure, panel)
     return figure
 
 
 # --- figures 15 and 16 ----------------------------------------------------------------------------------------------
 
 
-def _transients(runs: Mapping[str, SimResult]) -> list[Claim]:
+def _near(run: SimResult) -> float:
+    """The share of the periods after the 10th second in which the delay is within 25 % of the target."""
+    time_s, delay_s = run.series.time_s, run.series.delay_mean_s
+    settled = (time_s > min(10.0, time_s[-1] / 2)) & np.isfinite(delay_s)
+    return float(np.mean(np.abs(delay_s[settled] - TARGET_S) <= 0.25 * TARGET_S))
+
+
+def _transients(runs: Mapping[str, SimResult], steady: SimResult) -> list[Claim]:
     series = {name: run.series for name, run in runs.items()}
     ctrl = series["ctrl"]
-    settled = (ctrl.time_s > min(10.0, ctrl.time_s[-1] / 2)) & np.isfinite(ctrl.delay_mean_s)
-    near = float(np.mean(np.abs(ctrl.delay_mean_s[settled] - TARGET_S) <= 0.25 * TARGET_S))
+    near = _near(runs["ctrl"])
     peaks = {name: float(np.nanmax(series[name].delay_mean_s)) for name in PAPERS}
     claims = [
         judged(
             "CTRL's delay is very close to the target almost always (fig. 15)",
             "almost all output in CTRL is very close to two seconds",
-            f"within 25 % of the target in {near:.0%} of the periods after the 10th second",
+            f"within 25 % of the target in {near:.0%} of the periods after the 10th second; {_near(steady):.0%} with a "
+            "constant cost",
             near >= 0.9,
             otherwise="noise of the cost from period to period moves the delay of a standing queue of two seconds with "
             "it, and below the capacity no controller can hold a queue",
@@ -283,36 +291,44 @@ def _transients(runs: Mapping[str, SimResult]) -> list[Claim]:
     return claims
 
 
-def _smaller_headroom(settings: Settings, loads: Mapping[str, ArrivalPattern], seconds: float) -> dict[str, Score]:
+def _smaller_headroom(settings: Settings, loads: Mapping[str, ArrivalPattern], seconds: float) -> dict[str, SimResult]:
     settings.progress.begin("figure 16: AURORA with H = 0.96", len(loads))
     found = {}
     for load, pattern in loads.items():
         controller = AuroraController(TARGET_S, headroom=0.96)
-        run = run_controller(controller, pattern, cost=COSTS["varying"], seconds=seconds, seed=settings.seed)
-        found[load] = Score.of(run)
+        found[load] = run_controller(controller, pattern, cost=COSTS["varying"], seconds=seconds, seed=settings.seed)
         settings.progress.advance()
     return found
 
 
+def _at_the_end_s(run: SimResult) -> float:
+    """The mean delay of the last eighth of the run: that of an unstable system is far from the target."""
+    delay_s = run.series.delay_mean_s
+    last = delay_s[-max(1, len(delay_s) // 8) :]
+    return float(np.nanmean(last)) if np.isfinite(last).any() else 0.0
+
+
 def _aurora_claims(
-    smaller: Mapping[str, Score], scores: Mapping[tuple[str, str], Mapping[str, Score]], web: str
+    smaller: Mapping[str, SimResult], scores: Mapping[tuple[str, str], Mapping[str, Score]], web: str
 ) -> list[Claim]:
-    before, after = scores[web, "varying"]["aurora"].violations_s, smaller[web].violations_s
-    pareto, ctrl = smaller["pareto 1"], scores["pareto 1", "varying"]["ctrl"]
+    before = scores[web, "varying"]["aurora"].violations_s
+    at_the_end = _at_the_end_s(smaller[web])
+    pareto, ctrl = Score.of(smaller["pareto 1"]), scores["pareto 1", "varying"]["ctrl"]
     return [
         judged(
             "AURORA with H = 0.96 is still unstable on 'Web' (fig. 16)",
             "the system is still unstable",
-            f"violations {after:,.0f} s, {before:,.0f} s with 0.97",
-            after > 0.1 * before and after > 0,
-            otherwise="one per cent of spare capacity works off any backlog within minutes, if arrivals alone made it",
+            f"mean delay {at_the_end:.1f} s in the last eighth of the time (target {TARGET_S:g} s); violations "
+            f"{smaller[web].violations_s:,.0f} s, {before:,.0f} s with 0.97",
+            at_the_end > TARGET_S,
+            otherwise="it has a backlog for minutes, but every fall of the cost works it off, as with 0.97",
         ),
         judged(
             "AURORA with H = 0.96 has no violations on 'Pareto', but loses 37 % more than CTRL (fig. 16)",
             "no violations, 37 % more loss",
             f"violations {pareto.violations_s:,.0f} s, loss {times(pareto.loss, ctrl.loss) - 1:+.0%} against CTRL",
             pareto.violations_s == 0 and 1.2 <= times(pareto.loss, ctrl.loss) <= 1.6,
-            otherwise="one per cent less capacity can cost only about one per cent of what arrives; 37 % more loss "
-            "needs a small loss to begin with, and then there is no lasting overload",
+            otherwise="after a quiet second AURORA lets a whole burst in, and one per cent of the capacity works off "
+            "only one per cent of what arrives",
         ),
     ]

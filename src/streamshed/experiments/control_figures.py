@@ -63,8 +63,14 @@ def draw_runs(runs: Mapping[str, SimResult], title: str) -> Figure:
     above.set_ylim(0, _ceiling([run.series.delay_mean_s for run in runs.values()], float(targets.target_s.max())))
     below.set_ylabel("tuples shed so far\n(or held back)", color=_INK)
     below.set_xlabel("time (s)", color=_INK)
-    above.legend(frameon=False, fontsize=9, ncols=len(runs), loc="upper left")
+    legend_below(figure, above)
     return figure
+
+
+def legend_below(figure: Figure, panel: Axes) -> None:
+    """The legend of one panel for all of them, where it covers nothing."""
+    handles, labels = panel.get_legend_handles_labels()
+    figure.legend(handles, labels, frameon=False, fontsize=9, ncols=len(labels), loc="outside lower center")
 
 
 def _ceiling(delays_s: Sequence[Floats], target_s: float) -> float:
