@@ -11,7 +11,7 @@ import numpy as np
 from streamshed.control import HEADROOM, PolePlacementController
 from streamshed.engines.sim import SimResult
 from streamshed.experiments.claims import Claim, DataTable, Settings, Value, judged
-from streamshed.experiments.control_figures import new_figure
+from streamshed.experiments.control_figures import colour_of, new_figure
 from streamshed.experiments.control_goals import times
 from streamshed.experiments.control_plant import COSTS, TARGET_S, Score, run_controller
 from streamshed.workload import ArrivalPattern
@@ -86,11 +86,12 @@ class Variants:
         figure, panels = new_figure(1, len(points), width_in=12)
         for panel, (load, cost) in zip(panels, points, strict=True):
             of = self.scores[load, cost]
-            panel.barh(list(of), [one.violations_s for one in of.values()], color="#0072B2")
+            panel.barh(list(of), [one.violations_s / 1000 for one in of.values()], color=colour_of("ctrl"))
             panel.invert_yaxis()
+            panel.grid(visible=False, axis="y")
             panel.grid(axis="x", color="#e4e4e4", linewidth=0.8)
             panel.set_title(f"{load}, {cost} cost", loc="left", fontsize=10)
-            panel.set_xlabel("accumulated violations (s)")
+            panel.set_xlabel("accumulated violations (1000 s)")
             if panel is not panels[0]:
                 panel.set_yticklabels([])
         return figure

@@ -21,7 +21,7 @@ from streamshed.experiments.control_causes import (
     try_variants,
     unused_allowance,
 )
-from streamshed.experiments.control_figures import colour_of, draw_runs, legend_below, new_figure
+from streamshed.experiments.control_figures import MEASURES, colour_of, draw_runs, legend_below, new_figure, title_of
 from streamshed.experiments.control_goals import judge_goals, times
 from streamshed.experiments.control_loads import QUICK_SECONDS, paper_loads
 from streamshed.experiments.control_plant import (
@@ -123,13 +123,14 @@ def compare_controllers(settings: Settings) -> Reproduction:
     disturbances = {change: {name: Score.of(run) for name, run in of.items()} for change, of in changed.items()}
     costs = {change.cost: changed[change.name] for change in changes if change.is_ideal}
     variants = try_variants(settings, papers, runs, seconds)
+    before = {cost: of["aurora"] for cost, of in costs.items()}
     smaller = run_smaller_headroom(settings, web, papers, seconds)
     table, ours = judge_goals(loads, scores, seconds)
     claims = (
         *_relative(runs, web, disturbances, variants),
         variants.claim,
         *judge_transients(web, costs, variants),
-        *judge_smaller_headroom(smaller, web, scores[web, "varying"]["aurora"], scores["pareto 1", "varying"]["ctrl"]),
+        *judge_smaller_headroom(smaller, web, before, scores["pareto 1", "varying"]["ctrl"]),
         *ours,
     )
     columns = ("change", "controller", "violations_s", "delayed", "overshoot_s", "loss")
@@ -191,11 +192,11 @@ def _relative(
     why = {
         "aurora": "the noise of the cost: after a cheap second AURORA allows more than comes, and the rest is capacity "
         f"that works off its backlog, {unused['varying']:,.0f} tuples on {web} ({unused['constant']:,.0f} at constant "
-        "cost); " + ", ".join(f"{ratio:.1f}× with the {change}" for change, ratio in noise.items()),
+        "cost); " + ", ".join(f"{ratio:.1f}×: {change}" for change, ratio in noise.items()),
         "baseline": "CTRL's slow poles and its memory of u, which BASELINE has not: with both at 0 CTRL has "
         + " and ".join(
-            f"{variants.relative(load, 'varying', DEADBEAT):.2f}× of its violations as printed ({load}; BASELINE "
-            f"{variants.relative(load, 'varying', 'BASELINE'):.2f}×; u clamped to what can be done "
+            f"{variants.relative(load, 'varying', DEADBEAT):.2f}× the violations that it has as printed ({load}; "
+            f"BASELINE {variants.relative(load, 'varying', 'BASELINE'):.2f}×; with u clamped to what can be done CTRL "
             f"{variants.relative(load, 'varying', CLAMPED):.2f}×)"
             for load in loads
         ),
@@ -257,27 +258,22 @@ def _left_over(name: str, run: SimResult) -> str:
     return f"{name.upper()} {run.series.outstanding[-1]:,.0f} left, {idle_share(run):.2%} idle"
 
 
+_LEAST_RATIO, _LEAST_S = 1e-4, 0.1  # less is drawn as this: the axes are logarithmic
+
+
 def _draw_relative(scores: Mapping[tuple[str, str], Mapping[str, Score]], web: str) -> Figure:
     figure, panels = new_figure(1, 4, width_in=12)
-    measures = ("violations_s", "delayed", "overshoot_s", "loss")
     loads = (web, "pareto 1")
-    for panel, measure in zip(panels, measures, strict=True):
+    for panel, (measure, title) in zip(panels, MEASURES.items(), strict=True):
         for i, name in enumerate(NAMES):
-            heights = [
-                max(
-                    times(
-                        getattr(scores[load, "varying"][name], measure),
-                        getattr(scores[load, "varying"]["ctrl"], measure),
-                    ),
-                    1e-4,
-                )
-                for load in loads
-            ]
-            panel.bar(np.arange(len(loads)) + 0.16 * i, heights, 0.15, color=colour_of(name), label=name)
+            of = [(getattr(scores[load, "varying"][one], measure) for one in (name, "ctrl")) for load in loads]
+            heights = [max(times(*pair), _LEAST_RATIO) for pair in of]
+            panel.bar(np.arange(len(loads)) + 0.16 * i, heights, 0.15, color=colour_of(name), label=title_of(name))
         if measure != "loss":
             panel.set_yscale("log")
         panel.set_xticks(np.arange(len(loads)) + 0.32, ["Web", "Pareto"])
-        panel.set_title(f"{measure} / CTRL's", loc="left", fontsize=10)
+        panel.set_title(f"{title} / CTRL's", loc="left", fontsize=10)
+    panels[0].set_xlabel(f"({_LEAST_RATIO:g} is that or less)", fontsize=8)
     legend_below(figure, panels[0])
     return figure
 
@@ -285,12 +281,13 @@ def _draw_relative(scores: Mapping[tuple[str, str], Mapping[str, Score]], web: s
 def _draw_disturbances(disturbances: Mapping[str, Mapping[str, Score]]) -> Figure:
     figure, (panel,) = new_figure(1, 1, width_in=13, height_in=4.5)
     for i, name in enumerate(NAMES):
-        heights = [max(of[name].violations_s, 0.1) for of in disturbances.values()]
-        panel.bar(np.arange(len(disturbances)) + 0.16 * i, heights, 0.15, color=colour_of(name), label=name)
+        heights = [max(of[name].violations_s, _LEAST_S) for of in disturbances.values()]
+        panel.bar(np.arange(len(disturbances)) + 0.16 * i, heights, 0.15, color=colour_of(name), label=title_of(name))
     panel.set_yscale("log")
     panel.set_xticks(
-        np.arange(len(disturbances)) + 0.32, [textwrap.fill(change, 16) for change in disturbances], fontsize=7
+        np.arange(len(disturbances)) + 0.32, [textwrap.fill(change, 16) for change in disturbances], fontsize=8
     )
-    panel.set_ylabel("accumulated violations (s)")
+    panel.set_xlim(-0.3, len(disturbances) - 0.1)
+    panel.set_ylabel(f"accumulated violations (s)\n({_LEAST_S:g} is that or less)")
     legend_below(figure, panel)
     return figure

@@ -12,7 +12,7 @@ from streamshed.control import CONTROLLERS, LoadSample, Outlook, controller_name
 from streamshed.engines.sim import SimResult
 from streamshed.experiments.claims import Claim, DataTable, Reproduction, Settings, Value, judged
 from streamshed.experiments.control_causes import PARTS
-from streamshed.experiments.control_figures import colour_of, draw_runs, legend_below, new_figure
+from streamshed.experiments.control_figures import MEASURES, colour_of, draw_runs, legend_below, new_figure, title_of
 from streamshed.experiments.control_goals import times
 from streamshed.experiments.control_loads import QUICK_SECONDS, web_loads
 from streamshed.experiments.control_plant import (
@@ -33,7 +33,6 @@ BIAS_SEEDS = 3
 PERIODS_S = (0.03125, 0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 TARGETS_S = {0.0: 1.0, 150.0: 3.0, 300.0: 5.0}
 """Targets of figure 18, by the time from which they count."""
-MEASURES = ("violations_s", "delayed", "overshoot_s", "loss")
 UPDATES = 20_000
 
 
@@ -85,7 +84,7 @@ def _burstiness(settings: Settings) -> Reproduction:
             f"accumulated violations change by up to {ranges['aurora']:.2f}×, CTRL's by up to {ranges['ctrl']:.2f}×",
             ranges["aurora"] > 1.5 * ranges["ctrl"],
             otherwise="AURORA's violations are large at any bias factor, "
-            f"{calmest:.0f}× CTRL's at {BIASES[-1]}: its backlog lasts, so that there is little room for more",
+            f"{calmest:.0f}× CTRL's at {BIASES[-1]}; why they change no more is not explained",
         ),
     )
     rows: tuple[tuple[Value, ...], ...] = tuple(
@@ -102,16 +101,18 @@ def _largest_change(means: Mapping[tuple[str, float], Mapping[str, float]], name
 
 def _draw_burstiness(means: Mapping[tuple[str, float], Mapping[str, float]]) -> Figure:
     figure, panels = new_figure(1, 2)
+    top = 0.0
     for panel, name in zip(panels, ("ctrl", "aurora"), strict=True):
-        for measure in MEASURES:
+        for measure, label in MEASURES.items():
             reference = means[name, BIASES[-1]][measure] or 1.0
-            panel.plot(BIASES, [means[name, bias][measure] / reference for bias in BIASES], marker="o", label=measure)
-        panel.set_title(
-            f"{CONTROLLERS[name].title}, relative to a bias factor of {BIASES[-1]}", loc="left", fontsize=10
-        )
+            relative = [means[name, bias][measure] / reference for bias in BIASES]
+            panel.plot(BIASES, relative, marker="o", label=label)
+            top = max(top, *relative)
+        panel.set_title(f"{title_of(name)}, relative to a bias factor of {BIASES[-1]}", loc="left", fontsize=10)
         panel.set_xlabel("bias factor")
-        panel.set_ylim(bottom=0)
-    panels[0].legend(frameon=False, fontsize=8)
+    for panel in panels:
+        panel.set_ylim(0, 1.05 * top)
+    legend_below(figure, panels[0])
     return figure
 
 
@@ -233,7 +234,7 @@ def _judge_periods(plant: str, runs: Mapping[float, SimResult]) -> list[Claim]:
         f"from one period to the next c(k) changes by {spreads[shortest]:.0%} at {1e3 * shortest:g} ms, by "
         f"{spreads[1.0]:.0%} at 1 s (median)"
     )
-    exact = f"c(k) is measured as well in a short period as in a long one: {uncertain}"
+    exact = f"in one queue c(k) is exact however short the period: {uncertain}"
     late = runs[best].violations_s / max(runs[best].delayed, 1)
     return [
         judged(
@@ -274,13 +275,15 @@ def _draw_periods(scores: Mapping[tuple[str, str, float], Score]) -> Figure:
         for name, plant in dict.fromkeys((name, plant) for name, plant, _ in scores):
             values = [getattr(scores[name, plant, period_s], measure) for period_s in PERIODS_S]
             style = "-" if plant == "one queue" else "--"
-            label = f"{CONTROLLERS[name].title}, {plant}"
+            label = f"{title_of(name)}, {plant}"
             panel.plot(PERIODS_S, values, style, marker="o", color=colour_of(name), label=label)
         panel.set_xscale("log", base=2)
+        panel.set_xticks(PERIODS_S, [f"{period_s:.2g}" for period_s in PERIODS_S])
+        panel.minorticks_off()
         panel.set_xlabel("control period (s)")
-        panel.set_title({"violations_s": "accumulated violations (s)"}.get(measure, measure), loc="left", fontsize=10)
+        panel.set_title(MEASURES[measure] + (" (s)" if measure == "violations_s" else ""), loc="left", fontsize=10)
     panels[0].set_yscale("symlog", linthresh=1.0)
-    panels[0].set_ylim(bottom=0)
+    panels[0].set_ylim(0, 4 * max(score.violations_s for score in scores.values()))
     legend_below(figure, panels[0])
     return figure
 
