@@ -180,10 +180,17 @@ def _table(title: str, scores: Mapping[str, Score], least: float | None) -> Tabl
 
     from streamshed.control import CONTROLLERS
 
-    table = Table(title=Text(title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(
+        title=Text(title, style="bold"),
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+    )
     table.add_column("controller", no_wrap=True)
-    for heading in ("violations (s)", "delayed", "overshoot (s)", "loss", "violations\n/ CTRL's", "loss\n/ CTRL's"):
-        table.add_column(heading, justify="right")
+    headings = ("violations\n(s)", "delayed", "overshoot\n(s)", "loss", "viol.\n/ CTRL's", "loss\n/ CTRL's")
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
     reference = scores.get("ctrl")
     for name, score in scores.items():
         relative = ["", ""]
@@ -191,7 +198,7 @@ def _table(title: str, scores: Mapping[str, Score], least: float | None) -> Tabl
             relative = [ratio(score.violations_s, reference.violations_s), ratio(score.loss, reference.loss)]
         table.add_row(
             CONTROLLERS[name].title,
-            f"{score.violations_s:,.1f}",
+            f"{score.violations_s:,.{0 if score.violations_s >= 1000 else 1}f}",
             f"{score.delayed:,}",
             f"{score.overshoot_s:.2f}",
             f"{score.loss:.2%}",
@@ -200,7 +207,7 @@ def _table(title: str, scores: Mapping[str, Score], least: float | None) -> Tabl
     if least is not None:
         last = ratio(least, reference.loss) if reference is not None else ""
         table.add_section()
-        table.add_row("least without delay", "0.0", "0", "0.00", f"{least:.2%}", "", last, style="dim")
+        table.add_row("least, all in time", "0.0", "0", "0.00", f"{least:.2%}", "", last, style="dim")
     return table
 
 

@@ -119,7 +119,7 @@ def _table() -> Table:
     table.add_column("load, cost", no_wrap=True)
     table.add_column("mean load", justify="right")
     table.add_column("controller", no_wrap=True)
-    headings = ("violations (s)", "delayed", "overshoot (s)", "loss", "violations\n/ CTRL's", "loss\n/ CTRL's")
+    headings = ("violations\n(s)", "delayed", "overshoot\n(s)", "loss", "violations\n/ CTRL's", "loss\n/ CTRL's")
     for heading in (*headings, "least loss\n/ CTRL's"):
         table.add_column(heading, justify="right")
     table.add_column("goal")

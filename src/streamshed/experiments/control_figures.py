@@ -47,24 +47,59 @@ def new_figure(rows: int, columns: int, *, width_in: float = 10.0, height_in: fl
     return figure, panels
 
 
+MEASURES = {
+    "violations_s": "accumulated violations",
+    "delayed": "delayed tuples",
+    "overshoot_s": "maximal overshoot",
+    "loss": "loss",
+}
+"""The paper's measures, for people."""
+
+
+def title_of(name: str) -> str:
+    """What a controller is called in figures."""
+    return CONTROLLERS[name].title if name in CONTROLLERS else name
+
+
 def draw_runs(runs: Mapping[str, SimResult], title: str) -> Figure:
-    """Delay over time against the target, and what was shed: one line for each controller."""
-    figure, (above, below) = new_figure(2, 1)
+    """Delay over time against the target, one panel a controller; below, what each shed more than the first."""
+    figure, (*above, below) = new_figure(len(runs) + 1, 1, height_in=1.5)
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold", color=_INK)
-    for name, run in runs.items():
-        series = run.series
-        label = CONTROLLERS[name].title if name in CONTROLLERS else name
-        above.plot(series.time_s, series.delay_mean_s, label=label, color=colour_of(name), linewidth=1.5)
-        shed = np.maximum(np.cumsum(series.arrived - series.admitted), 0)
-        below.plot(series.time_s, shed, color=colour_of(name), linewidth=1.5)
     targets = next(iter(runs.values())).series
-    above.step(targets.time_s, targets.target_s, where="pre", color=_INK, linestyle=(0, (4, 2.5)), linewidth=1.2)
-    above.set_ylabel("mean delay of the tuples\nthat arrived then (s)", color=_INK)
-    above.set_ylim(0, _ceiling([run.series.delay_mean_s for run in runs.values()], float(targets.target_s.max())))
-    below.set_ylabel("tuples shed so far\n(or held back)", color=_INK)
+    top_s = _ceiling([run.series.delay_mean_s for run in runs.values()], float(targets.target_s.max()))
+    for panel, (name, run) in zip(above, runs.items(), strict=True):
+        series = run.series
+        panel.step(targets.time_s, targets.target_s, where="pre", color=_INK, linestyle=(0, (4, 2.5)), linewidth=1.0)
+        # Points as well, so that a period between two in which nothing got through can be seen.
+        panel.plot(series.time_s, series.delay_mean_s, color=colour_of(name), linewidth=1.3, marker=".", markersize=2.5)
+        panel.set_ylim(0, top_s)
+        panel.set_title(title_of(name) + _beyond(series.delay_mean_s, top_s), loc="left", fontsize=10)
+        panel.tick_params(labelbottom=False)
+    above[0].set_title(
+        "mean delay (s) of the tuples that arrived then; gaps: none got through", loc="right", fontsize=8
+    )
+    shed = {name: np.cumsum(run.series.arrived - run.series.admitted) for name, run in runs.items()}
+    first, *others = shed
+    for name in others or [first]:
+        more = shed[name] - shed[first] if others else shed[name]
+        below.plot(runs[name].series.time_s, more, color=colour_of(name), linewidth=1.3)
+    what = f"Tuples shed or held back, beyond those of {title_of(first)}" if others else "Tuples shed or held back"
+    below.set_title(what, loc="left", fontsize=10)
     below.set_xlabel("time (s)", color=_INK)
-    above.legend(frameon=False, fontsize=9, ncols=len(runs), loc="upper left")
+    for panel in (*above, below):
+        panel.set_xlim(0, float(targets.time_s[-1]))
     return figure
+
+
+def _beyond(delay_s: Floats, top_s: float) -> str:
+    most_s = float(np.nanmax(delay_s)) if np.isfinite(delay_s).any() else 0.0
+    return f" (up to {most_s:.0f} s)" if most_s > top_s else ""
+
+
+def legend_below(figure: Figure, panel: Axes) -> None:
+    """The legend of one panel for all of them, where it covers nothing."""
+    handles, labels = panel.get_legend_handles_labels()
+    figure.legend(handles, labels, frameon=False, fontsize=9, ncols=len(labels), loc="outside lower center")
 
 
 def _ceiling(delays_s: Sequence[Floats], target_s: float) -> float:
