@@ -76,6 +76,7 @@ def errors(found: Mapping[tuple[str, float], Errors]) -> Figure:
     right.set_ylabel("error of averages (%)", color=INK)
     for panel in (left, right):
         panel.set_xlabel("most tolerable relative error (%)", color=INK)
+        panel.set_xticks([100 * mtre for mtre in levels])
     left.legend(frameon=False, fontsize=9, loc="upper left")
     return figure
 

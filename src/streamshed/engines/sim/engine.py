@@ -200,6 +200,7 @@ def simulate(
         utilization=work_s / headroom / env.now / max(1, len(by_name)),
         executions=sum(processor.executions for processor in by_name.values()),
         dropped_on={arc: out.dropped for arc, out in places.outs.items() if out.dropped},
+        faced={arc: out.faced for arc, out in places.outs.items() if out.dropped},
         entered={arc: out.entered for arc, out in places.outs.items()},
         outputs=outputs,
         work_s=work_s,

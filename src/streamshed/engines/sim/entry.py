@@ -102,6 +102,7 @@ class Entry(ABC):
         stream, ids, times_s = train
         entry = self._traffic.places.outs[stream]
         if entry.threshold > 0:
+            entry.faced += len(ids)
             self._traffic.charge_drop(entry, len(ids))
             tuples = self._traffic.tuples
             kept = entry.ranks(tuples, tuples.at(ids)) >= entry.threshold

@@ -176,11 +176,10 @@ class OpenWindows:
                 rows = rows.where(passing)
         each = sic / total
         if len(rows):
-            numbers = [
-                max(window_of(float(time_s), self._window_s), self._closed + 1) for time_s in rows.times_s[[0, -1]]
-            ]
-            if numbers[0] == numbers[1]:
-                self._put(numbers[0], side, rows, each)
+            first = max(window_of(rows.times_s.item(0), self._window_s), self._closed + 1)
+            last = max(window_of(rows.times_s.item(-1), self._window_s), self._closed + 1)
+            if first == last:
+                self._put(first, side, rows, each)
             else:
                 self._distribute(rows, side, each)
         return each * (total - len(rows))

@@ -58,7 +58,8 @@ class Out:
         queue: the tuples that wait on it.
         threshold: the share to drop.
         entered: tuples that came to the drop.
-        dropped: those among them that it dropped.
+        faced: those among them that came while it had a threshold.
+        dropped: tuples that it dropped.
         gauge: counts what the output at its end gets, where there is one.
         seen: for a drop by the range of values seen: their slot, and the range.
     """
@@ -71,6 +72,7 @@ class Out:
         self.queue = ArcQueue()
         self.threshold = 0.0
         self.entered = 0
+        self.faced = 0
         self.dropped = 0
         self.gauge: Gauge | None = None
         self.seen: tuple[int, ObservedRange] | None = None

@@ -127,6 +127,7 @@ class SimResult:
         utilization: the share of the time in which the processors worked on tuples or were taken up beside them.
         executions: operator executions, one per tuple and operator.
         dropped_on: tuples dropped on each arc that had a drop.
+        faced: tuples that came to these drops while they had a threshold.
         entered: tuples that came to each arc's drop.
         outputs: what each output got.
         work_s: processing time spent on tuples.
@@ -150,6 +151,7 @@ class SimResult:
     utilization: float
     executions: int
     dropped_on: Mapping[str, int]
+    faced: Mapping[str, int]
     entered: Mapping[str, int]
     outputs: Mapping[str, OutputResult]
     work_s: float

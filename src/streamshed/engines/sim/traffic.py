@@ -127,6 +127,7 @@ class Traffic:
             slot, seen = out.seen
             seen.observe(self.tuples.values[slot][at])
         if out.threshold > 0:
+            out.faced += len(ids)
             self.charge_drop(out, len(ids))
             kept = out.ranks(self.tuples, at) >= out.threshold
             lost = len(ids) - int(np.count_nonzero(kept))

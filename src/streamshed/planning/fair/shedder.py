@@ -179,7 +179,7 @@ class Shedder:
         """The oldest batch, to be processed now."""
         batch = self.buffer.take()
         if batch is not None:
-            self._taken.add(time_s, batch.query, batch.sic)
+            self._taken.add_one(time_s, batch.query, batch.sic)
         return batch
 
     def report(self, time_s: float, queries: ArrayLike, result_sic: ArrayLike) -> None:

@@ -59,14 +59,26 @@ class WindowedSum:
 
     def add(self, time_s: float, counters: ArrayLike, amounts: ArrayLike) -> None:
         """Add amounts to some counters. What comes later than a whole window is left out."""
+        row = self._row(time_s)
+        if row is not None:
+            np.add.at(self._sums[row], np.asarray(counters, dtype=np.int64), amounts)
+
+    def add_one(self, time_s: float, counter: int, amount: float) -> None:
+        """The same for a single counter, which takes a tenth of the time."""
+        row = self._row(time_s)
+        if row is not None:
+            self._sums[row, counter] += amount
+
+    def _row(self, time_s: float) -> int | None:
+        """Where the slot of a time is, cleared if it is a new one; None if it has left the window."""
         slot = self.slot(time_s)
         row = slot % len(self._sums)
         if self._slot_of_row[row] > slot:
-            return
+            return None
         if self._slot_of_row[row] < slot:
             self._slot_of_row[row] = slot
             self._sums[row] = 0.0
-        np.add.at(self._sums[row], np.asarray(counters, dtype=np.int64), amounts)
+        return row
 
     def at(self, time_s: float, *, since_s: float = -math.inf) -> NDArray[np.float64]:
         """The sums over the window that ends now, or over the slots in it that begin at `since_s` or later."""
