@@ -71,6 +71,15 @@ class Manager:
         """Learn from a batch; `kept` counts full tuples."""
         self.controller.observe(sample)
 
+    @property
+    def keep(self) -> float:
+        """The share of the waiting work that the controller let through last; 1 before it was asked."""
+        return 1.0 if self._keep is None else self._keep
+
+    def replan(self) -> None:
+        """Something that the planner goes by has changed: ask it again."""
+        self._decision = None
+
     def decide(self, outlook: Outlook) -> Decision:
         """The drops for the batch that would start now; planned anew only if the share to keep has changed."""
         keep = self.controller.admit(outlook).keep

@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamshed.cli.node import StatusFile, logged_to, stopped_with_parent, token_for
 from streamshed.cli.plan import DEFAULT_PLANNER
 from streamshed.errors import InvalidValueError, StreamshedError
 
@@ -35,6 +36,20 @@ _POLL_S = 0.2
 _LAST_BATCH_S = 5.0  # to wait for the end of running batches
 _LOG_LEVEL = "spark.log.level"
 _SHOWN_SINKS = ("console", "memory")
+
+
+class Shed(StrEnum):
+    """By what a node sheds."""
+
+    tables = "tables"
+    local = "local"
+
+
+class Exchange(StrEnum):
+    """How nodes pass tables on."""
+
+    directory = "directory"
+    http = "http"
 
 
 class Stages(StrEnum):
@@ -81,6 +96,24 @@ def run(
         ),
     ] = Stages.fused,
     no_shed: Annotated[bool, typer.Option("--no-shed", help="Drop nothing, only watch.")] = False,
+    node: Annotated[
+        str | None,
+        typer.Option(
+            "--node",
+            "-n",
+            metavar="NAME",
+            help="Run only this node's operators; DIR is then what all nodes share. See `streamshed cluster`.",
+        ),
+    ] = None,
+    shed: Annotated[
+        Shed, typer.Option("--shed", help="Of a node: shed by the tables of the nodes below, or for itself alone.")
+    ] = Shed.tables,
+    exchange: Annotated[
+        Exchange,
+        typer.Option(
+            "--exchange", help="How tables travel: files in DIR, or HTTP on this machine (secret: STREAMSHED_TOKEN)."
+        ),
+    ] = Exchange.directory,
     json: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write the summary as JSON at the end.")
     ] = None,
@@ -88,6 +121,9 @@ def run(
         list[str] | None,
         typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting, such as spark.log.level=WARN. Repeatable."),
     ] = None,
+    stop_at_eof: Annotated[
+        bool, typer.Option("--stop-at-eof", hidden=True, help="Stop when the standard input ends.")
+    ] = False,
 ) -> None:
     """Run a network on Spark, and hold its delay by dropping what is worth least.
 
@@ -106,64 +142,93 @@ def run(
     from rich.console import Console
 
     from streamshed.control import controller_named
-    from streamshed.network import load_spec
+    from streamshed.network import load_spec, node_spec
     from streamshed.planning import planner_named
 
-    _check_positive("--target", target)
+    check_positive("--target", target)
     if seconds is not None:
-        _check_positive("--seconds", seconds)
+        check_positive("--seconds", seconds)
     settings = _settings(conf or ())
     chosen = planner_named(planner)
-    decides = controller_named(controller, target)
     loaded = load_spec(spec)
     place = (directory or Path("streamshed-run") / loaded.network.name).absolute()
     check_writable(place, f"--directory {place}", make=True)
+    part = None if node is None else node_spec(loaded, node)
+    decides = controller_named(controller, target if part is None else part.own_target_s(target))
+    token = None if part is None or shed is Shed.local else token_for(exchange.value)
     if json is not None:
         check_writable(json.absolute().parent, f"--json {json}")
 
     from streamshed.cli.totals import Totals
 
-    totals = Totals(target)
+    totals = Totals(target if part is None else part.due_s(target))
     outcome = _Outcome()
     console = Console(highlight=False)
     with ExitStack() as stack:
         from streamshed.cli.live import LiveView
         from streamshed.engines.spark.failures import explained
+        from streamshed.engines.spark.node import NodeRunner
         from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
         from streamshed.engines.spark.session import temporary_session
 
         console.print(f"Starting Spark on {master} …", style="dim", markup=False)
         with explained("Spark does not start", where=f"--master {master}", hint="see --master and --conf"):
             spark = stack.enter_context(temporary_session(master, f"streamshed {loaded.network.name}", settings))
-        stopped = stack.enter_context(_stop_signals())
+        stopped = stack.enter_context(stop_signals())
         view = stack.enter_context(LiveView(console, target, loaded.network.name))
 
         def on_batch(batch: NetworkBatch) -> None:
             totals.add(batch)
             totals.sic = runner.sic.overall()
+            for each in told:
+                each(batch)
             view.show(batch)
             for table in runner.sinks.tables.values():
                 del table[:-ROWS_SHOWN]  # it may run for days
 
-        runner = NetworkRunner(
-            spark,
-            _shown_at_the_end(loaded),
-            place,
-            target_s=target,
-            planner=chosen,
-            controller=decides,
-            shed=not no_shed,
-            per_output=stages is Stages.per_output,
-            on_batch=on_batch,
-        )
+        told: list[Callable[[NetworkBatch], None]] = []
+        application: NetworkRunner | NodeRunner
+        if node is None:
+            application = runner = NetworkRunner(
+                spark,
+                _shown_at_the_end(loaded),
+                place,
+                target_s=target,
+                planner=chosen,
+                controller=decides,
+                shed=not no_shed,
+                per_output=stages is Stages.per_output,
+                on_batch=on_batch,
+            )
+        else:
+            application = NodeRunner(
+                spark,
+                _shown_at_the_end(loaded),
+                node,
+                place,
+                target_s=target,
+                planner=chosen,
+                controller=decides,
+                shed=not no_shed,
+                by_tables=shed is Shed.tables,
+                token=token,
+                per_output=stages is Stages.per_output,
+                on_batch=on_batch,
+            )
+            runner, place = application.runner, application.directory
+            stack.enter_context(logged_to(place / "node.log"))
+            status = StatusFile(application, totals)
+            told.append(status.show)
+            stack.enter_context(stopped_with_parent(stopped, stop_at_eof))
         outcome.rows = runner.sinks.tables
-        with runner:
+        with application:
             with explained("the network does not start", where=f"network {loaded.network.name!r}"):
-                runner.start()
-            _wait(runner, stopped, seconds)
-            runner.finish(_LAST_BATCH_S)
+                application.start()
+            with nullcontext() if node is None else status:
+                _wait(runner, stopped, seconds)
+                runner.finish(_LAST_BATCH_S)
             outcome.error = runner.failure
-    _report(console, outcome, totals, loaded, place)
+    _report(console, outcome, totals, loaded if part is None else part.spec, place)
     if json is not None:
         from streamshed.cli.export import write_json
 
@@ -174,6 +239,7 @@ def run(
             "stages": stages.value,
             "shed": not no_shed,
             "directory": str(place),
+            **({} if node is None else {"node": node, "by": shed.value}),
         }
         write_json(json, {**about, **totals.to_json(), "error": str(outcome.error) if outcome.error else None})
         console.print(f"Numbers: {json}", style="dim", soft_wrap=True, markup=False)
@@ -197,7 +263,7 @@ def _wait(runner: NetworkRunner, stopped: threading.Event, seconds: float | None
 
 
 @contextmanager
-def _stop_signals() -> Iterator[threading.Event]:
+def stop_signals() -> Iterator[threading.Event]:
     """Set an event at Ctrl-C and at SIGTERM, the first time; the second time counts as ever.
 
     PySpark's own handler would cancel the running batch, and so kill the query, before anybody could stop it.
@@ -226,7 +292,8 @@ def _stop_signals() -> Iterator[threading.Event]:
 # --- options ---------------------------------------------------------------------------------------------------------
 
 
-def _check_positive(option: str, value: float) -> None:
+def check_positive(option: str, value: float) -> None:
+    """Raise unless an option is a number of seconds that makes sense."""
     if not (math.isfinite(value) and value > 0):
         raise InvalidValueError("an option is out of range", where=option, got=value, expected="seconds, > 0")
 

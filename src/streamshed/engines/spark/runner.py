@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from streamshed.control import Controller, LoadSample, PlantController
+from streamshed.distributed.arc_files import ArcFiles, Inbox
 from streamshed.engines.spark.arc_queue import ArcQueue
 from streamshed.engines.spark.arcs import ParquetArc
 from streamshed.engines.spark.backlog import Backlog, StageCosts
@@ -99,6 +100,10 @@ class NetworkRunner(Closing):
         turn: what each batch of a stage runs in; by default all run as soon as they can.
         read: reads a stream; by default its source in the spec.
         on_batch: is told of every batch, from a listener's thread.
+        salt: of all random drops. Applications that read one another's arcs need different ones: what passed a drop has
+            high ranks by its salt.
+        inboxes: the arcs that another application writes, by stream.
+        outboxes: the arcs that another application reads, by output.
 
     Attributes:
         stages: each after those it reads.
@@ -120,6 +125,9 @@ class NetworkRunner(Closing):
         turn: Turn = at_once,
         read: Callable[[Stream], DataFrame] | None = None,
         on_batch: Callable[[NetworkBatch], None] | None = None,
+        salt: int = SALT,
+        inboxes: Mapping[str, Inbox] | None = None,
+        outboxes: Mapping[str, ArcFiles] | None = None,
     ) -> None:
         if not spec.rates:
             raise InvalidValueError(
@@ -137,7 +145,9 @@ class NetworkRunner(Closing):
             planner or SemanticRoadMapPlanner(),
         )
         self.sic = ObservedSic(spec.network)
-        self.sinks = Sinks(spec.network.outputs, self.directory / "outputs")
+        self.salt = salt
+        self.sinks = Sinks(spec.network.outputs, self.directory / "outputs", outboxes)
+        self._inboxes = dict(inboxes or {})
         cut = stages(spec.network, together=not per_output)
         queues = {stage.id: self._queue(stage, cut) for stage in cut if stage.is_durable}
         self.stages = [self._stage(stage, queues, turn) for stage in cut]
@@ -162,6 +172,8 @@ class NetworkRunner(Closing):
         """Compile the network and start its queries, upstream first."""
         frames = compile_stages(self.network, self._read, self._read_arc, self._at_arc, self._at_read)
         check_layout(self.directory / "stages.json", layout([stage.plan for stage in self.stages], frames))
+        for output, files in self.sinks.arcs.items():
+            files.set_schema(frames[output].schema.json())
         for stage in self.stages:
             if stage.plan.is_durable:
                 frame = frames[stage.id]
@@ -230,6 +242,7 @@ class NetworkRunner(Closing):
             queues=queues,
             sinks=self.sinks,
             turn=turn,
+            inboxes=self._inboxes,
         )
 
     def _read_arc(self, stage: Stage, schema: StructType) -> DataFrame:
@@ -252,13 +265,15 @@ class NetworkRunner(Closing):
         dropped = self.gate.drop(
             frame,
             arc.id,
-            location_rank(location, key, SALT),
+            location_rank(location, key, self.salt),
             stream=stream.id,
             entry=arc.is_entry,
-            salt=SALT,
+            salt=self.salt,
             valid=well_formed(stream) if arc.is_entry else None,
             arrival=_arrival(frame) if arc.is_entry else None,
-            readers={reader.arc: location_rank(reader, key, SALT) for reader in self._readers(stream) if arc.is_entry},
+            readers={
+                reader.arc: location_rank(reader, key, self.salt) for reader in self._readers(stream) if arc.is_entry
+            },
             weighted=location.column is None,
             nested=nested,
         )
