@@ -8,13 +8,14 @@ that counts, or if its children can take all that is left, its own planner decid
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
 from streamshed.distributed.feasible_input.corners import corner_table
 from streamshed.distributed.feasible_input.sharing import table_share
-from streamshed.distributed.feasible_input.spread import TableSize
+from streamshed.distributed.feasible_input.spread import MaxError
 from streamshed.distributed.feasible_input.table import FeasibleInputTable
 from streamshed.distributed.model import NodeModel
 from streamshed.distributed.program import FlowProgram
@@ -26,9 +27,10 @@ from streamshed.planning.base import DropPlan, Planner, describe
 from streamshed.planning.flow import FlowGraph
 from streamshed.planning.flow_builder import flow_graph
 
-_ENTRIES = 64
+_ERROR = 0.01  # of the best score
 _HIGHEST = 100.0  # times the rate that comes: enough for an input that costs nothing
 _SLACK = 1.01
+_STEPS = 128
 
 
 class TablePlanner(Planner):
@@ -45,7 +47,7 @@ class TablePlanner(Planner):
 
     Attributes:
         tables: the children's tables that count now.
-        rates_tps: tuples per second that come, by input of the model; those of the spec until they are measured.
+        rates_tps: tuples per second that come, by input of the model; those of the spec until they are told.
     """
 
     name: ClassVar[str] = "tables"
@@ -58,26 +60,46 @@ class TablePlanner(Planner):
         self.rates_tps = {name: node.spec.rates[stream] for stream, name in node.inputs.items()}
         self._graph: FlowGraph | None = None
         self._heads: dict[str, int] = {}
+        self._limits: dict[float, dict[int, float] | None] = {}
+
+    def update(self, tables: Mapping[str, FeasibleInputTable], rates_tps: Mapping[str, float]) -> bool:
+        """Go by these tables and rates from now on; whether that changes anything."""
+        same = {child: id(table) for child, table in tables.items()} == {
+            child: id(table) for child, table in self.tables.items()
+        }
+        if same and dict(rates_tps) == self.rates_tps:
+            return False
+        self.tables, self.rates_tps, self._limits = dict(tables), dict(rates_tps), {}
+        return True
 
     def _plan(
         self, network: Network, statistics: Statistics, rates: Mapping[str, float], admission: Admission
     ) -> DropPlan:
         own = self.otherwise.plan(network, statistics, rates, admission)
-        tables = dict(self.tables)
-        if not tables or self._taken_by(tables, own):
+        tables, known = self.tables, self._limits
+        if not tables:
             return own
         if self._graph is None:
             self._graph = flow_graph(network, statistics, rates)
             self._heads = _heads(network, self._graph)
+        keep = admission.capacity / self._graph.full_load if self._graph.full_load > 0 else 1.0
+        # A controller asks many times a second with shares that hardly differ: one answer serves them.
+        keep = math.floor(keep * _STEPS) / _STEPS if keep < 1 else 1.0
+        if keep not in known:
+            known[keep] = None if self._taken_by(tables, own) else self._solved(keep, tables)
+        limits = known[keep]
+        if limits is None:
+            return own
+        return describe(self.name, self._graph, self._graph.fractions(limits), admission.capacity)
+
+    def _solved(self, keep: float, tables: Mapping[str, FeasibleInputTable]) -> dict[int, float]:
+        """The best shares where a share of the node's own work is left."""
         full = self._undropped()
         load = sum(float(segment.cost) * full[segment.id] for segment in self.model.segments)
-        keep = admission.capacity / self._graph.full_load if self._graph.full_load > 0 else 1.0
         model = replace(self.model, capacity=max(load * keep, 1e-12))
         program = FlowProgram((model,), self.score, tables.values(), max(*self.rates_tps.values(), 1.0))
         found = program.solve({name: self.rates_tps.get(name, 0.0) for name in program.inputs}).flows
-        flows = {segment: flow for (_, segment), flow in found.items()}
-        limits = self._limits(full, flows)
-        return describe(self.name, self._graph, self._graph.fractions(limits), admission.capacity)
+        return self._shares(full, {segment: flow for (_, segment), flow in found.items()})
 
     def _undropped(self) -> dict[str, float]:
         """Tuples per second that would enter each segment if nothing were dropped."""
@@ -88,7 +110,7 @@ class TablePlanner(Planner):
             leaving[segment.id] = into[segment.id] * float(segment.selectivity)
         return into
 
-    def _limits(self, full: Mapping[str, float], flows: Mapping[str, float]) -> dict[int, float]:
+    def _shares(self, full: Mapping[str, float], flows: Mapping[str, float]) -> dict[int, float]:
         """Flows as shares at the nodes of the flow graph; segments that begin with one arc are taken together."""
         sums: dict[int, tuple[float, float]] = {}
         for segment in self.model.segments:
@@ -135,34 +157,43 @@ class LastingRate:
     The cost model of its controller says how many fit into batches of the length that the target allows. But as long
     as batches are all alike, it cannot tell what a batch costs from what a tuple costs, and once the parent sends no
     more than it was told, batches *are* alike: a table that is too modest would never find out. So a factor corrects
-    the model: it grows slowly while batches are shorter than they may be and nothing is dropped, and shrinks while the
-    node has to drop. In the long run the node is nearly full, and drops a little.
+    the model while the parent sends about as much as it was told. Its logarithm moves by
+
+        0.1·(0.95 − fill − dropped)
+
+    a batch, with the length of batches as a share of what they may take, and the share of the work that the node had
+    to drop, both smoothed. In the long run the node is nearly full, and drops a little. If much less comes than was
+    told, the model is believed again; if much more comes, the table is not to blame.
 
     >>> rate = LastingRate()
     >>> for _ in range(10):
-    ...     rate.observe(fill=0.5, dropped=0.0)
+    ...     rate.observe(fill=0.65, dropped=0.0, used=1.0)
     >>> round(rate.of(100.0))
-    134
+    135
     """
 
-    _UP, _DOWN = 1.03, 0.97
-    _FULL, _TOLERATED = 0.85, 0.02
-    _LEAST, _MOST = 0.5, 4.0
+    _GAIN, _SETPOINT, _MEMORY, _RETURN = 0.1, 0.95, 0.8, 0.03
+    _LITTLE, _ABOUT, _TOO_MUCH = 0.7, 0.9, 1.15
+    _LEAST, _MOST = 0.5, 3.0
 
     def __init__(self) -> None:
         self.factor = 1.0
+        self._busy: float | None = None
 
-    def observe(self, fill: float, dropped: float) -> None:
+    def observe(self, fill: float, dropped: float, used: float) -> None:
         """Learn from a batch.
 
         Args:
             fill: its length as a share of what batches may take.
             dropped: the share of its work that was dropped.
+            used: what comes as a share of what the parents were told.
         """
-        if dropped > self._TOLERATED:
-            self.factor *= self._DOWN
-        elif fill < self._FULL:
-            self.factor *= self._UP
+        busy = min(fill, 2.0) + dropped
+        self._busy = busy if self._busy is None else self._MEMORY * self._busy + (1 - self._MEMORY) * busy
+        if self._ABOUT <= used <= self._TOO_MUCH:
+            self.factor *= math.exp(self._GAIN * (self._SETPOINT - self._busy))
+        elif used < self._LITTLE:
+            self.factor += self._RETURN * (1 - self.factor)
         self.factor = min(max(self.factor, self._LEAST), self._MOST)
 
     def of(self, modelled_tps: float) -> float:
@@ -213,7 +244,9 @@ def table_for_parent(
     """
     limits = {name: _HIGHEST * max(rates_tps.get(name, 0.0), 1.0) for name in model.inputs}
     fed_by_none = {name: rates_tps.get(name, 0.0) for name in model.inputs if name not in inputs} if share == 1 else {}
-    table = corner_table(model, score, TableSize(_ENTRIES), children.values(), limits, fed_by_none)
+    best = FlowProgram((model,), score, children.values(), max(limits.values())).solve(limits).score
+    spread = MaxError(max(_ERROR * best, 1e-9))
+    table = corner_table(model, score, spread, children.values(), limits, fed_by_none)
     if share == 1:
         return table
     return table_share(table, inputs, share)

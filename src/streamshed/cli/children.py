@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any, ClassVar, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -45,13 +45,15 @@ class Child:
         token: for tables over HTTP, or None.
     """
 
+    program: ClassVar[Sequence[str]] = (sys.executable, "-m", "streamshed")
+
     def __init__(self, spec: Path, node: NodeSpec, place: Path, options: Sequence[str], token: str | None) -> None:
         self.node = node
         self.directory = place / "nodes" / file_name(node.name)
         self.directory.mkdir(parents=True, exist_ok=True)
         self._arcs = place / "arcs"
         summary = ["--json", str(self.directory / _SUMMARY)]
-        self._command = [sys.executable, "-m", "streamshed", "run", str(spec), "--node", node.name, *options, *summary]
+        self._command = [*self.program, "run", str(spec), "--node", node.name, *options, *summary]
         self._environment = {**os.environ, **({} if token is None else {TOKEN: token})}
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
@@ -93,6 +95,7 @@ class Child:
             return None
         code = self._process.poll()
         if code is not None:
+            self._close_input()
             self._process = None
         return code
 
@@ -113,9 +116,12 @@ class Child:
             if self._process.poll() is None:
                 self._process.kill()
             self._process.wait()
-            if self._process.stdin is not None:
-                self._process.stdin.close()
+            self._close_input()
         self._close_log()
+
+    def _close_input(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
 
     def _close_log(self) -> None:
         if self._log is not None:

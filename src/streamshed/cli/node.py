@@ -40,19 +40,16 @@ def token_for(exchange: str) -> str | None:
     return token
 
 
-@contextmanager
-def stopped_with_parent(stopped: threading.Event, wanted: bool) -> Iterator[None]:
-    """Stop when the standard input ends: whoever started this process holds its other end, and has died."""
+def stop_with_parent(stopped: threading.Event, descriptor: int = 0) -> None:
+    """Set an event when the standard input ends: whoever started this process holds its other end, and has died."""
 
     def watch() -> None:
         with suppress(OSError):
-            while os.read(0, 1024):
+            while os.read(descriptor, 1024):
                 pass
         stopped.set()
 
-    if wanted:
-        threading.Thread(target=watch, name="streamshed-parent", daemon=True).start()
-    yield
+    threading.Thread(target=watch, name="streamshed-parent", daemon=True).start()
 
 
 @contextmanager
@@ -97,7 +94,7 @@ class StatusFile:
     def document(self) -> dict[str, Any]:
         """How the node is."""
         node, now_s = self._node, time.time()
-        entries = [sums for arc, sums in self._totals.arcs.items() if arc in node.runner.spec.rates]
+        entries = [sums for arc, sums in list(self._totals.arcs.items()) if arc in node.runner.spec.rates]
         return {
             "node": node.node.name,
             "pid": os.getpid(),
@@ -108,11 +105,15 @@ class StatusFile:
             "arrived": sum(sums.arrived for sums in entries),
             "delivered": sum(sums.delivered for sums in entries),
             "dropped": sum(sums.dropped for sums in entries),
+            "timed": self._totals.timed[0],
+            "on_time": self._totals.timed[1],
             "keep": node.runner.manager.keep,
             "batch_s": None if self._batch is None else self._batch.sample.duration_s,
             "arriving_tps": node.rates.tps,
             "waiting": {box.files.name: box.waiting_rows() for box in node.inboxes.values()},
             "takes_tps": node.takes_tps,
+            "factor": node.lasting.factor,
+            "cost": None if node.cost is None else vars(node.cost),
             "table_ages_s": node.mailbox.ages_s(now_s),
             "fresh_tables": sorted(node.mailbox.tables(now_s)),
             "refused": node.mailbox.refused,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -44,7 +45,12 @@ PERIOD_S = 1.0
 _SCHEMA_WAIT_S = 120.0
 _POLL_S = 0.1
 _RATE_WINDOW_S = 10.0
+_BATCHES = 4
+"""So many batches at most in a node's part of the target: each costs it, and whoever reads its arcs, something,
+whatever is in it."""
+
 _COST_FILE = "cost.json"
+_DRIFT = 0.04  # of the measured capacity, before the table is made again
 
 
 class ArrivalRates:
@@ -157,6 +163,7 @@ class NodeRunner(Closing):
             salt=SALT + self.node.number,
             inboxes=self.inboxes,
             outboxes=self.outboxes,
+            every_s=self.controller.target_s / _BATCHES,
         )
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="streamshed-node", daemon=True)
@@ -172,6 +179,9 @@ class NodeRunner(Closing):
         if self._thread.is_alive():
             self._thread.join()
         self.runner.close()
+        for stage in self.runner.stages:  # batches whose reports came too late have been counted by now
+            if stage.gated is not None:
+                stage.resume(self.runner.gate.accounts.accounted(stage.gated))
         if self._post is not None:
             self._post.close()
 
@@ -181,15 +191,18 @@ class NodeRunner(Closing):
             return
         self._post.collect(now_s)
         tables, rates = self.mailbox.tables(now_s), self._rates_tps()
-        before = {child: id(table) for child, table in self._tables.tables.items()}
-        if {child: id(table) for child, table in tables.items()} != before or rates != self._tables.rates_tps:
-            self._tables.tables, self._tables.rates_tps = tables, rates
+        if self._tables.update(tables, rates):
             self.runner.manager.replan()
         model = self._measured(rates)
         if model is not None:
             for keeper in self.keepers.values():
                 keeper.update(model, tables)
             self._post.deliver(self.keepers, now_s)
+
+    @property
+    def cost(self) -> BatchCost | None:
+        """What its batches cost, if its controller knows."""
+        return self.controller.cost if isinstance(self.controller, PlantController) else None
 
     @property
     def takes_tps(self) -> dict[str, float]:
@@ -218,7 +231,7 @@ class NodeRunner(Closing):
         self.mailbox = Mailbox(fed, stale_after_s)
         for parent in self.node.parents:
             inputs = frozenset(str(end.end) for end in topology.node[parent].ends).intersection(model.inputs)
-            self.keepers[parent] = TableKeeper(self._maker(inputs))
+            self.keepers[parent] = TableKeeper(self._maker(inputs), drift=_DRIFT)
         score = Throughput({output.id: output.qos.weight for output in spec.network.outputs})
         return TablePlanner(self.node, model, score, otherwise)
 
@@ -271,9 +284,13 @@ class NodeRunner(Closing):
                 counts = batch.counts[arc.id]
                 self.rates.observe(arc.id, batch.start_s, counts.arrived - counts.malformed)
         if isinstance(self.controller, PlantController) and batch.sample.arrived:
-            batch_s = self.controller.lasting_batch_s
-            if batch_s:
-                self.lasting.observe(batch.sample.duration_s / batch_s, 1.0 - self.runner.manager.keep)
+            batch_s, rate_tps = self.controller.lasting_batch_s, self.controller.lasting_rate_tps
+            if batch_s and rate_tps:
+                used = sum(self.rates.tps.values()) / self.lasting.of(rate_tps)
+                # What is dropped for nodes below says nothing about this one.
+                share = self.runner.manager.keep if self._tables and self._tables.tables else batch.load_share
+                if not math.isnan(share):
+                    self.lasting.observe(batch.sample.duration_s / batch_s, 1.0 - share, used)
             cost = self.controller.cost
             if cost is not None:
                 text = json.dumps({"cost": asdict(cost), "arrived": batch.sample.arrived})

@@ -104,6 +104,7 @@ class NetworkRunner(Closing):
             high ranks by its salt.
         inboxes: the arcs that another application writes, by stream.
         outboxes: the arcs that another application reads, by output.
+        every_s: batches start no more often; 0 for as soon as they can.
 
     Attributes:
         stages: each after those it reads.
@@ -128,6 +129,7 @@ class NetworkRunner(Closing):
         salt: int = SALT,
         inboxes: Mapping[str, Inbox] | None = None,
         outboxes: Mapping[str, ArcFiles] | None = None,
+        every_s: float = 0.0,
     ) -> None:
         if not spec.rates:
             raise InvalidValueError(
@@ -145,7 +147,7 @@ class NetworkRunner(Closing):
             planner or SemanticRoadMapPlanner(),
         )
         self.sic = ObservedSic(spec.network)
-        self.salt = salt
+        self.salt, self._every_s = salt, every_s
         self.sinks = Sinks(spec.network.outputs, self.directory / "outputs", outboxes)
         self._inboxes = dict(inboxes or {})
         cut = stages(spec.network, together=not per_output)
@@ -243,6 +245,7 @@ class NetworkRunner(Closing):
             sinks=self.sinks,
             turn=turn,
             inboxes=self._inboxes,
+            every_s=self._every_s,
         )
 
     def _read_arc(self, stage: Stage, schema: StructType) -> DataFrame:

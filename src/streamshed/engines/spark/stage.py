@@ -78,6 +78,7 @@ class RunningStage:
         sinks: Sinks,
         turn: Turn = at_once,
         inboxes: Mapping[str, Inbox] | None = None,
+        every_s: float = 0.0,
     ) -> None:
         self.plan = plan
         self.name = name
@@ -93,6 +94,7 @@ class RunningStage:
         self.last: StageBatch | None = None
         self.carries_arrival = False
         self._turn = turn
+        self._every_s = every_s
         self._taken: dict[int, dict[str, list[int]]] = {}
         self._wrote: dict[int, int] = {}
 
@@ -136,6 +138,8 @@ class RunningStage:
             lone: whether there is no other stage: then nobody has to take turns.
         """
         writer = frame.writeStream.queryName(self.name).option("checkpointLocation", self.log.root)
+        if self._every_s > 0:
+            writer = writer.trigger(processingTime=f"{round(self._every_s * 1000)} milliseconds")
         if lone and self.writes is None and self.sinks.keep_nothing and not self.inboxes:
             self.query = writer.format("noop").start()
         else:
