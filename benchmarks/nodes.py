@@ -33,7 +33,7 @@ CALM_TPS = 300.0
 CALIBRATION_TPS = 1500.0
 FACTOR = 3.0
 START_S, WARM_S, SETTLE_S, MEASURE_S = 40.0, 80.0, 35.0, 60.0
-AWAY_S, BACK_S = 25.0, 75.0
+AWAY_S, BACK_S = 25.0, 90.0
 
 
 def run(console: Console) -> None:
