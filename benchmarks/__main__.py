@@ -7,7 +7,19 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from benchmarks import control, fair, fit, guard, parsing, planning, scheduling, shared_cluster, simulation, stages
+from benchmarks import (
+    control,
+    fair,
+    fit,
+    guard,
+    nodes,
+    parsing,
+    planning,
+    scheduling,
+    shared_cluster,
+    simulation,
+    stages,
+)
 
 BENCHMARKS: dict[str, Callable[[Console], None]] = {
     "planning": planning.run,
@@ -20,6 +32,7 @@ BENCHMARKS: dict[str, Callable[[Console], None]] = {
     "parsing": parsing.run,
     "stages": stages.run,
     "shared-cluster": shared_cluster.run,
+    "nodes": nodes.run,
 }
 
 

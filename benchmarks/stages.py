@@ -8,7 +8,6 @@ tuples are at the end, and the processor time of Java and its Python workers, wh
 
 from __future__ import annotations
 
-import os
 import statistics
 import tempfile
 import time
@@ -19,6 +18,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
+from streamshed.cli.processes import cpu_s
 from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
 from streamshed.engines.spark.session import temporary_session
 from streamshed.experiments.overload import fed
@@ -81,16 +81,16 @@ def _measure(spark: SparkSession, spec: Spec, place: Path, *, per_output: bool) 
     ) as runner:
         runner.start()
         time.sleep(WARM_UP_S)
-        warm, cpu_s, begin_s = len(batches), _cpu_s(), time.monotonic()
+        warm, before_s, begin_s = len(batches), cpu_s(itself=False), time.monotonic()
         time.sleep(SECONDS)
-        took_s, used_s = time.monotonic() - begin_s, _cpu_s()
+        took_s, used_s = time.monotonic() - begin_s, cpu_s(itself=False)
         counted = batches[warm:]
         if runner.failure is not None:
             raise runner.failure
     ends = [stage.id for stage in runner.stages if not stage.plan.is_durable]
     passes = {end: [batch.sample for batch in counted if batch.stage == end and batch.sample.arrived] for end in ends}
     slowest = max(passes.values(), key=lambda samples: statistics.median(sample.duration_s for sample in samples))
-    share = None if used_s is None or cpu_s is None else (used_s - cpu_s) / took_s
+    share = None if used_s is None or before_s is None else (used_s - before_s) / took_s
     return Measured(
         statistics.median(sample.duration_s for sample in slowest),
         statistics.median(sample.delay_p50_s or 0.0 for sample in slowest),
@@ -99,27 +99,3 @@ def _measure(spark: SparkSession, spec: Spec, place: Path, *, per_output: bool) 
         share,
         None if share is None else share / RATE_TPS,
     )
-
-
-def _cpu_s() -> float | None:
-    """Processor time of all processes that this one has started; None where that cannot be found out."""
-    if not Path("/proc/self/stat").exists():
-        return None
-    parents: dict[int, int] = {}
-    ticks: dict[int, int] = {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = entry.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it has ended
-        parents[int(entry.parent.name)] = int(fields[1])
-        ticks[int(entry.parent.name)] = sum(int(field) for field in fields[11:15])
-
-    def is_ours(process: int) -> bool:
-        while process in parents:
-            process = parents[process]
-            if process == os.getpid():
-                return True
-        return False
-
-    return sum(ticks[process] for process in ticks if is_ours(process)) / os.sysconf("SC_CLK_TCK")

@@ -42,6 +42,9 @@ from streamshed.errors import InvalidValueError
 WEIGHT = "_weight"
 """The column with the weight of each tuple."""
 
+WEIGHT_BEFORE = "_weight_before"
+"""The column with the weight that a tuple brought along from another application, whose drops go by other ranks."""
+
 _TABLED = 30
 _INFINITE = float("inf")
 
@@ -57,7 +60,8 @@ def with_weight(frame: DataFrame, keep_probability: Column, *, nested: bool = Fa
     """
     weight = F.try_divide(F.lit(1.0), keep_probability.cast("double"))
     if WEIGHT in frame.columns:
-        weight = F.greatest(F.col(WEIGHT), weight) if nested else F.col(WEIGHT) * weight
+        before = F.col(WEIGHT_BEFORE) if WEIGHT_BEFORE in frame.columns else F.lit(1.0)
+        weight = F.greatest(F.col(WEIGHT), before * weight) if nested else F.col(WEIGHT) * weight
     return frame.withColumn(WEIGHT, weight)
 
 

@@ -71,12 +71,23 @@ class Manager:
         """Learn from a batch; `kept` counts full tuples."""
         self.controller.observe(sample)
 
+    @property
+    def keep(self) -> float:
+        """The share of the waiting work that the controller let through last; 1 before it was asked."""
+        return 1.0 if self._keep is None else self._keep
+
+    def replan(self) -> None:
+        """Something that the planner goes by has changed: ask it again."""
+        self._decision = None
+
     def decide(self, outlook: Outlook) -> Decision:
         """The drops for the batch that would start now; planned anew only if the share to keep has changed."""
         keep = self.controller.admit(outlook).keep
-        if self._decision is not None and keep == self._keep:
-            return self._decision
+        decided = self._decision  # another thread may ask for a new plan
+        if decided is not None and keep == self._keep:
+            return decided
         plan = self.planner.plan(self.network, self.statistics, self.rates, Admission(self._full_load * keep))
         share = plan.load_after / plan.load_before if plan.load_before > 0 else 1.0
-        self._keep, self._decision = keep, Decision(plan, thresholds(plan, self.locations), share)
-        return self._decision
+        decided = Decision(plan, thresholds(plan, self.locations), share)
+        self._keep, self._decision = keep, decided
+        return decided

@@ -119,7 +119,7 @@ def test_it_waits_as_long_as_told_or_until_a_signal() -> None:
     begin_s = time.monotonic()
     run._wait(cast("Any", Running()), threading.Event(), 0.1)
     assert 0.1 <= time.monotonic() - begin_s < 10
-    with run._stop_signals() as stopped:
+    with run.stop_signals() as stopped:
         os.kill(os.getpid(), signal.SIGTERM)
         run._wait(cast("Any", Running()), stopped, None)
 

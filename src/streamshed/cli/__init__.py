@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from streamshed import __version__
-from streamshed.cli import demo, fit, ledger, plan, reproduce, run, simulate
+from streamshed.cli import cluster, demo, fit, ledger, plan, reproduce, run, simulate
 from streamshed.cli.failures import CommandGroup
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+app.command("cluster")(cluster.cluster)
 app.command("demo")(demo.demo)
 app.command("fit")(fit.fit)
 app.command("ledger")(ledger.ledger)

@@ -7,8 +7,8 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -16,25 +16,35 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamshed.cli.node import StatusFile, logged_to, stop_with_parent, token_for
 from streamshed.cli.plan import DEFAULT_PLANNER
+from streamshed.cli.run_report import ROWS_SHOWN, Outcome, report
 from streamshed.errors import InvalidValueError, StreamshedError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from streamshed.cli.totals import Totals
     from streamshed.engines.spark.runner import NetworkRunner
     from streamshed.network import Spec
 
 DEFAULT_TARGET_S = 2.0
 DEFAULT_CONTROLLER = "batch"
-ROWS_SHOWN = 5
-"""Of an output without a sink of its own but `memory` or `console`, at the end."""
-
 _POLL_S = 0.2
 _LAST_BATCH_S = 5.0  # to wait for the end of running batches
 _LOG_LEVEL = "spark.log.level"
 _SHOWN_SINKS = ("console", "memory")
+
+
+class Shed(StrEnum):
+    """By what a node sheds."""
+
+    tables = "tables"
+    local = "local"
+
+
+class Exchange(StrEnum):
+    """How nodes pass tables on."""
+
+    directory = "directory"
+    http = "http"
 
 
 class Stages(StrEnum):
@@ -81,6 +91,24 @@ def run(
         ),
     ] = Stages.fused,
     no_shed: Annotated[bool, typer.Option("--no-shed", help="Drop nothing, only watch.")] = False,
+    node: Annotated[
+        str | None,
+        typer.Option(
+            "--node",
+            "-n",
+            metavar="NAME",
+            help="Run only this node's operators; DIR is then what all nodes share. See `streamshed cluster`.",
+        ),
+    ] = None,
+    shed: Annotated[
+        Shed, typer.Option("--shed", help="Of a node: shed by the tables of the nodes below, or for itself alone.")
+    ] = Shed.tables,
+    exchange: Annotated[
+        Exchange,
+        typer.Option(
+            "--exchange", help="How tables travel: files in DIR, or HTTP on this machine (secret: STREAMSHED_TOKEN)."
+        ),
+    ] = Exchange.directory,
     json: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write the summary as JSON at the end.")
     ] = None,
@@ -88,6 +116,9 @@ def run(
         list[str] | None,
         typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting, such as spark.log.level=WARN. Repeatable."),
     ] = None,
+    stop_at_eof: Annotated[
+        bool, typer.Option("--stop-at-eof", hidden=True, help="Stop when the standard input ends.")
+    ] = False,
 ) -> None:
     """Run a network on Spark, and hold its delay by dropping what is worth least.
 
@@ -106,64 +137,94 @@ def run(
     from rich.console import Console
 
     from streamshed.control import controller_named
-    from streamshed.network import load_spec
+    from streamshed.network import load_spec, node_spec
     from streamshed.planning import planner_named
 
-    _check_positive("--target", target)
+    check_positive("--target", target)
     if seconds is not None:
-        _check_positive("--seconds", seconds)
+        check_positive("--seconds", seconds)
     settings = _settings(conf or ())
     chosen = planner_named(planner)
-    decides = controller_named(controller, target)
     loaded = load_spec(spec)
     place = (directory or Path("streamshed-run") / loaded.network.name).absolute()
     check_writable(place, f"--directory {place}", make=True)
+    part = None if node is None else node_spec(loaded, node)
+    decides = controller_named(controller, target if part is None else part.own_target_s(target))
+    token = None if part is None or shed is Shed.local else token_for(exchange.value)
     if json is not None:
         check_writable(json.absolute().parent, f"--json {json}")
 
     from streamshed.cli.totals import Totals
 
-    totals = Totals(target)
-    outcome = _Outcome()
+    totals = Totals(target if part is None else part.due_s(target))
+    outcome = Outcome()
     console = Console(highlight=False)
     with ExitStack() as stack:
         from streamshed.cli.live import LiveView
         from streamshed.engines.spark.failures import explained
+        from streamshed.engines.spark.node import NodeRunner
         from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
         from streamshed.engines.spark.session import temporary_session
 
         console.print(f"Starting Spark on {master} …", style="dim", markup=False)
         with explained("Spark does not start", where=f"--master {master}", hint="see --master and --conf"):
             spark = stack.enter_context(temporary_session(master, f"streamshed {loaded.network.name}", settings))
-        stopped = stack.enter_context(_stop_signals())
+        stopped = stack.enter_context(stop_signals())
         view = stack.enter_context(LiveView(console, target, loaded.network.name))
 
         def on_batch(batch: NetworkBatch) -> None:
             totals.add(batch)
             totals.sic = runner.sic.overall()
+            for each in told:
+                each(batch)
             view.show(batch)
             for table in runner.sinks.tables.values():
                 del table[:-ROWS_SHOWN]  # it may run for days
 
-        runner = NetworkRunner(
-            spark,
-            _shown_at_the_end(loaded),
-            place,
-            target_s=target,
-            planner=chosen,
-            controller=decides,
-            shed=not no_shed,
-            per_output=stages is Stages.per_output,
-            on_batch=on_batch,
-        )
+        told: list[Callable[[NetworkBatch], None]] = []
+        application: NetworkRunner | NodeRunner
+        if node is None:
+            application = runner = NetworkRunner(
+                spark,
+                _shown_at_the_end(loaded),
+                place,
+                target_s=target,
+                planner=chosen,
+                controller=decides,
+                shed=not no_shed,
+                per_output=stages is Stages.per_output,
+                on_batch=on_batch,
+            )
+        else:
+            application = NodeRunner(
+                spark,
+                _shown_at_the_end(loaded),
+                node,
+                place,
+                target_s=target,
+                planner=chosen,
+                controller=decides,
+                shed=not no_shed,
+                by_tables=shed is Shed.tables,
+                token=token,
+                per_output=stages is Stages.per_output,
+                on_batch=on_batch,
+            )
+            runner, place = application.runner, application.directory
+            stack.enter_context(logged_to(place / "node.log"))
+            status = StatusFile(application, totals)
+            told.append(status.show)
+        if stop_at_eof:
+            stop_with_parent(stopped)
         outcome.rows = runner.sinks.tables
-        with runner:
+        with application:
             with explained("the network does not start", where=f"network {loaded.network.name!r}"):
-                runner.start()
-            _wait(runner, stopped, seconds)
-            runner.finish(_LAST_BATCH_S)
+                application.start()
+            with nullcontext() if node is None else status:
+                _wait(runner, stopped, seconds)
+                runner.finish(_LAST_BATCH_S)
             outcome.error = runner.failure
-    _report(console, outcome, totals, loaded, place)
+    report(console, outcome, totals, loaded if part is None else part.spec, place)
     if json is not None:
         from streamshed.cli.export import write_json
 
@@ -174,19 +235,12 @@ def run(
             "stages": stages.value,
             "shed": not no_shed,
             "directory": str(place),
+            **({} if node is None else {"node": node, "by": shed.value}),
         }
         write_json(json, {**about, **totals.to_json(), "error": str(outcome.error) if outcome.error else None})
         console.print(f"Numbers: {json}", style="dim", soft_wrap=True, markup=False)
     if outcome.error is not None:
         raise outcome.error
-
-
-class _Outcome:
-    """What is left of a run: the last rows of outputs, and why it died."""
-
-    def __init__(self) -> None:
-        self.rows: Mapping[str, Sequence[Any]] = {}
-        self.error: StreamshedError | None = None
 
 
 def _wait(runner: NetworkRunner, stopped: threading.Event, seconds: float | None) -> None:
@@ -197,7 +251,7 @@ def _wait(runner: NetworkRunner, stopped: threading.Event, seconds: float | None
 
 
 @contextmanager
-def _stop_signals() -> Iterator[threading.Event]:
+def stop_signals() -> Iterator[threading.Event]:
     """Set an event at Ctrl-C and at SIGTERM, the first time; the second time counts as ever.
 
     PySpark's own handler would cancel the running batch, and so kill the query, before anybody could stop it.
@@ -226,7 +280,8 @@ def _stop_signals() -> Iterator[threading.Event]:
 # --- options ---------------------------------------------------------------------------------------------------------
 
 
-def _check_positive(option: str, value: float) -> None:
+def check_positive(option: str, value: float) -> None:
+    """Raise unless an option is a number of seconds that makes sense."""
     if not (math.isfinite(value) and value > 0):
         raise InvalidValueError("an option is out of range", where=option, got=value, expected="seconds, > 0")
 
@@ -278,69 +333,3 @@ def _shown_at_the_end(spec: Spec) -> Spec:
         for output in spec.network.outputs
     )
     return replace(spec, network=replace(spec.network, outputs=outputs))
-
-
-# --- the end ---------------------------------------------------------------------------------------------------------
-
-
-def _report(console: Console, outcome: _Outcome, totals: Totals, spec: Spec, place: Path) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from streamshed.cli.render import number, percent
-
-    def table(*headings: str) -> Table:
-        made = Table(box=None, pad_edge=False)
-        made.add_column(headings[0], overflow="fold")
-        for heading in headings[1:]:
-            made.add_column(heading, justify="right", no_wrap=True)
-        return made
-
-    console.print()
-    if not totals.batches:
-        console.print("No batch has ended.", style="yellow")
-    else:
-        rate = f" ({number(totals.arrived / totals.seconds)} a second)" if totals.seconds > 0 else ""
-        console.print(f"{totals.batches:,} batches in {totals.seconds:.1f} s, {totals.arrived:,} tuples arrived{rate}.")
-        if totals.within_target is not None:
-            quantiles = ", ".join(f"{q:.0%} {totals.delay_s(q) or 0:.2f} s" for q in (0.5, 0.95, 0.99))
-            told = f"Delays: {quantiles}; {percent(totals.within_target)} within the target of {totals.target_s:g} s."
-            console.print(told)
-        if totals.work_kept is not None:
-            console.print(f"Work kept: {percent(totals.work_kept)} of what all tuples would have taken.")
-        arcs = table("arc", "arrived", "malformed", "delivered", "dropped", "dropped %")
-        for arc, sums in totals.arcs.items():
-            counts = (sums.arrived, sums.malformed, sums.delivered, sums.dropped)
-            share = percent(sums.dropped / sums.arrived) if sums.arrived else ""
-            arcs.add_row(Text(arc), *(f"{count:,}" for count in counts), share)
-        utilities = table("output", "utility", "SIC")
-        for output, utility in totals.utilities.items():
-            share = percent(totals.sic[output]) if output in totals.sic else ""
-            utilities.add_row(Text(output), percent(utility), share)
-        console.print(arcs, utilities, sep="\n\n")
-        if totals.jain is not None:
-            console.print(f"Fairness of the outputs' SIC (Jain's index): {totals.jain:.4f}")
-    for output, rows in outcome.rows.items():
-        _show_rows(console, output, rows)
-    kept = [output.id for output in spec.network.outputs if (place / "outputs" / output.id).is_dir()]
-    if kept:
-        console.print(f"Outputs: {place / 'outputs'}", style="dim", soft_wrap=True, markup=False)
-    console.print(f"Ledger: streamshed ledger {place / 'control'}", style="dim", soft_wrap=True, markup=False)
-
-
-def _show_rows(console: Console, output: str, rows: Sequence[Any]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    last = list(rows)[-ROWS_SHOWN:]
-    console.print()
-    if not last:
-        console.print(f"{output}: no rows", style="dim", markup=False)
-        return
-    console.print(f"{output}: the last rows", style="bold", markup=False)
-    table = Table(box=None, pad_edge=False)
-    for name in last[0].asDict():
-        table.add_column(Text(name), overflow="fold")
-    for row in last:
-        table.add_row(*(Text(str(value)) for value in row))
-    console.print(table)

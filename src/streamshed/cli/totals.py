@@ -102,6 +102,11 @@ class Totals:
         return self._worked / self._known_work if self._known_work else None
 
     @property
+    def timed(self) -> tuple[float, float]:
+        """Delivered tuples whose delay is known, and those of them that were on time."""
+        return float(self._delays.sum()), self._in_time
+
+    @property
     def within_target(self) -> float | None:
         """The share of the delivered tuples that were on time; None without arrival times."""
         total = float(self._delays.sum())

@@ -84,6 +84,10 @@ class PlantController(Controller):
         """The costs as they are known now."""
         return self._estimator.cost
 
+    def believe(self, cost: BatchCost, arrived: float) -> None:
+        """Begin with the costs that another run has found out; `arrived` is the number of tuples of its batches."""
+        self._estimator.believe(cost, arrived)
+
     def observe(self, sample: LoadSample) -> None:
         self._estimator.observe(sample.arrived, sample.kept, sample.duration_s)
 
@@ -101,6 +105,24 @@ class PlantController(Controller):
         budget_s = max(min(room_s, aim_s - outlook.oldest_wait_s), least_s)
         kept = cost.affordable(waiting, budget_s)
         return BatchAdmission(_load(cost, kept, span_s), kept / waiting, budget_s, attainable)
+
+    @property
+    def lasting_batch_s(self) -> float | None:
+        """How long batches may take that follow each other without a pause; None while costs are not known."""
+        cost = self.cost
+        return None if cost is None else (self.target_s - self._margin_s(cost)) / 2
+
+    @property
+    def lasting_rate_tps(self) -> float | None:
+        """How many tuples a second can be kept for good, if none is dropped: those of a batch of that length.
+
+        None while costs are not known, or if even an empty batch takes too long.
+        """
+        cost, batch_s = self.cost, self.lasting_batch_s
+        if cost is None or batch_s is None or cost.read_s + cost.process_s <= 0:
+            return None
+        rate_tps = (batch_s - cost.fixed_s) / batch_s / (cost.read_s + cost.process_s)
+        return rate_tps if rate_tps > 0 else None
 
     def _margin_s(self, cost: BatchCost) -> float:
         wanted_s = _DEVIATIONS * cost.error_s

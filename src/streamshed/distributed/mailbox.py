@@ -114,6 +114,12 @@ class Mailbox:
                 if now_s - known.heard_at_s <= self._stale_after_s
             }
 
+    def ages_s(self, now_s: float) -> dict[str, float | None]:
+        """For how long each child has not been heard of; None if never."""
+        with self._lock:
+            known = dict(self._known)
+        return {name: now_s - known[name].heard_at_s if name in known else None for name in self._children}
+
     def silent(self, now_s: float) -> tuple[str, ...]:
         """The children without a table that counts."""
         fresh = self.tables(now_s)

@@ -2,6 +2,7 @@
 
 from streamshed.network.builder import Flow, NetworkBuilder
 from streamshed.network.network import Network
+from streamshed.network.node_specs import ARC, NodeSpec, node_spec, node_specs
 from streamshed.network.nodes import (
     Aggregate,
     Aggregation,
@@ -23,6 +24,7 @@ from streamshed.network.spec_dump import dump_spec
 from streamshed.network.statistics import Statistics, check_rates
 
 __all__ = [
+    "ARC",
     "Aggregate",
     "Aggregation",
     "Arc",
@@ -34,6 +36,7 @@ __all__ = [
     "Network",
     "NetworkBuilder",
     "Node",
+    "NodeSpec",
     "Operator",
     "Output",
     "Part",
@@ -47,5 +50,7 @@ __all__ = [
     "cut",
     "dump_spec",
     "load_spec",
+    "node_spec",
+    "node_specs",
     "parse_spec",
 ]

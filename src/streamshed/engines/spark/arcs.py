@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +9,8 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
+from streamshed.distributed.arc_files import batch_number
 from streamshed.errors import StreamshedError
-
-_BATCH = re.compile(r"batch-(\d{12})")
 
 
 class ArcError(StreamshedError, OSError):
@@ -124,16 +122,6 @@ class ParquetArc:
 
     def _place(self, number: int) -> str:
         return f"{self.directory}/batch-{number:012d}"
-
-
-def batch_number(name: str) -> int | None:
-    """The number of the batch that a directory holds, or None if it is not one of an arc's.
-
-    >>> batch_number("batch-000000000012"), batch_number(".batch-000000000012")
-    (12, None)
-    """
-    match = _BATCH.fullmatch(name)
-    return int(match.group(1)) if match else None
 
 
 def _file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:

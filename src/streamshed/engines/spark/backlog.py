@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from streamshed.control import Outlook
+from streamshed.distributed.arc_files import Inbox
 from streamshed.engines.spark.checkpoint import BatchStart
 from streamshed.engines.spark.sources.feeder import FeederClock
 from streamshed.engines.spark.stage import RunningStage
@@ -63,7 +64,8 @@ class Backlog:
     def __init__(self, network: Network, stages: Sequence[RunningStage], costs: StageCosts) -> None:
         self._stages = stages
         self._costs = costs
-        self._clocks = {stream.id: _clock(stream) for stream in network.streams}
+        self._inboxes = {arc: inbox for stage in stages for arc, inbox in stage.inboxes.items()}
+        self._clocks = {stream.id: self._inboxes.get(stream.id) or _clock(stream) for stream in network.streams}
         self._rate_tps: dict[str, float] = {}
         self._last_start_s: dict[str, float] = {}
         # A stream that several stages read is looked at where the first of them reads it.
@@ -91,7 +93,12 @@ class Backlog:
         if len(known) < len(started) or not known:
             return None
         since_s = max(*(time_s - batch.time_ms / 1000 for batch in known), 1e-3)
+        if len(self._inboxes) == len(self._clocks):  # who reads arcs alone may have been idle since
+            since_s = max(min(since_s, max(self._waits_s(time_s))), 1e-3)
         return Outlook(time_s, self._at_sources(time_s, started) + self._on_arcs(), since_s, since_s)
+
+    def _waits_s(self, time_s: float) -> list[float]:
+        return [inbox.oldest_wait_s(time_s) for inbox in self._inboxes.values()]
 
     def waiting(self, time_s: float, stage: RunningStage, ended: BatchStart) -> float:
         """How many tuples wait when a stage's batch has ended, in full ones."""
@@ -127,7 +134,7 @@ class Backlog:
         return waiting
 
 
-def _clock(stream: Stream) -> FeederClock | None:
+def _clock(stream: Stream) -> FeederClock | Inbox | None:
     if stream.source is None or stream.source.format != "feeder":
         return None
     return FeederClock.from_options(dict(stream.source.options))

@@ -15,10 +15,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
 
-from streamshed.engines.spark.connectors import RAW
+from streamshed.engines.spark.connectors import RANK, RAW
 from streamshed.engines.spark.operators import Flow, aggregated, column, joined, mapped, microseconds, united
 from streamshed.errors import NetworkError, did_you_mean
-from streamshed.network import Aggregate, Arc, Filter, Join, Map, Network, Node, Output, Split, Stream, Union
+from streamshed.estimates import WEIGHT_BEFORE
+from streamshed.network import ARC, Aggregate, Arc, Filter, Join, Map, Network, Node, Output, Split, Stream, Union
 from streamshed.network.stages import Stage, lateness_s, stages
 
 
@@ -117,7 +118,9 @@ class _Compiler:
             case Aggregate():
                 frame = aggregated(node, flows[0])
             case Output():
-                frame = flows[0].frame.select(*map(column, schema.columns))
+                frame = flows[0].frame.drop(WEIGHT_BEFORE, RANK)
+                if node.sink is None or node.sink.format != ARC:  # what travels along goes on to other nodes
+                    frame = frame.select(*map(column, schema.columns))
         self.frames[node.id] = frame
 
     def leave(self, node: Node) -> DataFrame:

@@ -15,6 +15,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
+from streamshed.distributed.arc_files import ArcFiles
 from streamshed.engines.spark.arcs import ParquetArc
 from streamshed.network import Output
 
@@ -54,14 +55,20 @@ class Sinks:
     Files without a sink of their own go to `directory/<output>` as Parquet, a directory a batch, replaced as a whole
     when a batch is replayed: each row once. Other formats get a batch again after a crash (at least once).
 
+    Args:
+        outputs: all of them; a batch may hold only some.
+        directory: for outputs without a sink of their own.
+        arcs: those that another application reads, by output id.
+
     Attributes:
         outputs: all of them; a batch may hold only some.
         tables: what outputs with the sink `memory` have got, by output id.
     """
 
-    def __init__(self, outputs: Sequence[Output], directory: Path) -> None:
+    def __init__(self, outputs: Sequence[Output], directory: Path, arcs: Mapping[str, ArcFiles] | None = None) -> None:
         self.outputs = outputs
         self.directory = directory
+        self.arcs = dict(arcs or {})
         self.tables: dict[str, list[Row]] = {
             output.id: [] for output in outputs if output.sink is not None and output.sink.format == "memory"
         }
@@ -76,6 +83,9 @@ class Sinks:
         if self.keep_nothing:
             batch.write.format("noop").mode("overwrite").save()
             return
+        if len(self.outputs) == 1 and self.outputs[0].id in self.arcs:  # nothing to tell apart
+            self._write_one(self.outputs[0], batch.select(F.col(f"`{self.outputs[0].id}`.*")), batch_id)
+            return
         batch = batch.persist()
         try:
             present = {row[_OUTPUT] for row in batch.select(_OUTPUT).distinct().collect()}
@@ -88,7 +98,10 @@ class Sinks:
 
     def _write_one(self, output: Output, rows: DataFrame, batch_id: int) -> None:
         sink = output.sink
-        if sink is None or (sink.format == "parquet" and "path" not in sink.options):
+        if output.id in self.arcs:
+            ParquetArc(self.arcs[output.id].directory.as_uri()).write(rows, batch_id)
+            self.arcs[output.id].sweep(below=batch_id)
+        elif sink is None or (sink.format == "parquet" and "path" not in sink.options):
             ParquetArc((self.directory / output.id).as_uri()).write(rows, batch_id)
         elif sink.format == "memory":
             self.tables[output.id].extend(rows.collect())

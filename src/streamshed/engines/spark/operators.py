@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
-from streamshed.estimates import WEIGHT
+from streamshed.estimates import WEIGHT, WEIGHT_BEFORE
 from streamshed.network import Aggregate, Aggregation, Join, Map
 from streamshed.network.nodes import WINDOW_END, WINDOW_START
 from streamshed.network.validation import Schema
@@ -61,7 +61,7 @@ def united(flows: Sequence[Flow], schema: Schema) -> DataFrame:
     """All inputs, by column names."""
     hidden = dict.fromkeys(name for flow in flows for name in flow.hidden)
     # An input without a weight has lost nothing; one that is no aggregate has its own time.
-    missing = {WEIGHT: F.lit(1.0)}
+    missing = {WEIGHT: F.lit(1.0), WEIGHT_BEFORE: F.lit(1.0)}
     if schema.time is None:
         hidden.pop(EVENT_TIME, None)
     else:

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from streamshed.control import Controller, LoadSample, PlantController
+from streamshed.distributed.arc_files import ArcFiles, Inbox
 from streamshed.engines.spark.arc_queue import ArcQueue
 from streamshed.engines.spark.arcs import ParquetArc
 from streamshed.engines.spark.backlog import Backlog, StageCosts
@@ -100,6 +101,11 @@ class NetworkRunner(Closing):
         turn: what each batch of a stage runs in; by default all run as soon as they can.
         read: reads a stream; by default its source in the spec.
         on_batch: is told of every batch, from a listener's thread.
+        salt: of all random drops. Applications that read one another's arcs need different ones: what passed a drop has
+            high ranks by its salt.
+        inboxes: the arcs that another application writes, by stream.
+        outboxes: the arcs that another application reads, by output.
+        every_s: batches start no more often; 0 for as soon as they can.
 
     Attributes:
         stages: each after those it reads.
@@ -121,6 +127,10 @@ class NetworkRunner(Closing):
         turn: Turn = at_once,
         read: Callable[[Stream], DataFrame] | None = None,
         on_batch: Callable[[NetworkBatch], None] | None = None,
+        salt: int = SALT,
+        inboxes: Mapping[str, Inbox] | None = None,
+        outboxes: Mapping[str, ArcFiles] | None = None,
+        every_s: float = 0.0,
     ) -> None:
         if not spec.rates:
             raise InvalidValueError(
@@ -138,7 +148,9 @@ class NetworkRunner(Closing):
             planner or SemanticRoadMapPlanner(),
         )
         self.sic = ObservedSic(spec.network)
-        self.sinks = Sinks(spec.network.outputs, self.directory / "outputs")
+        self.salt, self._every_s = salt, every_s
+        self.sinks = Sinks(spec.network.outputs, self.directory / "outputs", outboxes)
+        self._inboxes = dict(inboxes or {})
         cut = stages(spec.network, together=not per_output)
         queues = {stage.id: self._queue(stage, cut) for stage in cut if stage.is_durable}
         self.stages = [self._stage(stage, queues, turn) for stage in cut]
@@ -146,7 +158,7 @@ class NetworkRunner(Closing):
         self._backlog = Backlog(spec.network, self.stages, self._costs)
         self._slowest = SlowestWay()
         self._read = read or (
-            lambda stream: read_stream(spark, stream, late_salt=SALT if self._parses_late(stream) else None)
+            lambda stream: read_stream(spark, stream, late_salt=self.salt if self._parses_late(stream) else None)
         )
         self._told = on_batch
         self._locations = {location.arc: location for location in self.manager.locations}
@@ -165,6 +177,8 @@ class NetworkRunner(Closing):
         """Compile the network and start its queries, upstream first."""
         frames = compile_stages(self.network, self._read, self._read_arc, self._at_arc, self._at_read)
         check_layout(self.directory / "stages.json", layout([stage.plan for stage in self.stages], frames))
+        for output, files in self.sinks.arcs.items():
+            files.set_schema(frames[output].schema.json())
         for stage in self.stages:
             if stage.plan.is_durable:
                 frame = frames[stage.id]
@@ -233,6 +247,8 @@ class NetworkRunner(Closing):
             queues=queues,
             sinks=self.sinks,
             turn=turn,
+            inboxes=self._inboxes,
+            every_s=self._every_s,
         )
 
     def _read_arc(self, stage: Stage, schema: StructType) -> DataFrame:
@@ -255,7 +271,7 @@ class NetworkRunner(Closing):
         if RAW in frame.columns:
             hashed = F.col(RANK)
         else:
-            hashed = random_rank([name for name in key if name in frame.columns], SALT)
+            hashed = random_rank([name for name in key if name in frame.columns], self.salt)
             if RANK in frame.columns:  # behind a union, of some tuples
                 hashed = F.coalesce(F.col(RANK), hashed)
         dropped = self.gate.drop(
@@ -264,7 +280,7 @@ class NetworkRunner(Closing):
             location_rank(location, hashed),
             stream=stream.id,
             entry=arc.is_entry,
-            salt=SALT,
+            salt=self.salt,
             valid=well_formed(stream) if arc.is_entry else None,
             parse=(lambda raw, wanted: parsed(raw, stream, wanted)) if RAW in frame.columns else None,
             arrival=_arrival(frame) if arc.is_entry else None,

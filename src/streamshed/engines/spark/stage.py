@@ -12,9 +12,9 @@ from urllib.parse import unquote, urlparse
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
+from streamshed.distributed.arc_files import Inbox, batch_number
 from streamshed.engines.spark.accounts import GatedQuery
 from streamshed.engines.spark.arc_queue import ArcQueue
-from streamshed.engines.spark.arcs import batch_number
 from streamshed.engines.spark.checkpoint import CheckpointLog
 from streamshed.engines.spark.failures import SparkFailure, query_failure
 from streamshed.engines.spark.fused import Sinks
@@ -58,6 +58,7 @@ class RunningStage:
         plan_order: the streams and durable arcs that its query reads, from left to right, some perhaps repeatedly.
         sources: the same, each once.
         reads: the durable arcs among them.
+        inboxes: the arcs among them that another application writes.
         writes: the durable arc that it writes; None if it ends in outputs.
         sinks: where its outputs go.
         query: the query, once it has been started.
@@ -76,6 +77,8 @@ class RunningStage:
         queues: Mapping[str, ArcQueue],
         sinks: Sinks,
         turn: Turn = at_once,
+        inboxes: Mapping[str, Inbox] | None = None,
+        every_s: float = 0.0,
     ) -> None:
         self.plan = plan
         self.name = name
@@ -83,6 +86,7 @@ class RunningStage:
         self.plan_order = tuple(plan_order)
         self.sources = tuple(dict.fromkeys(plan_order))
         self.reads = {arc: queues[arc] for arc in self.sources if arc in queues}
+        self.inboxes = {arc: inbox for arc, inbox in (inboxes or {}).items() if arc in self.sources}
         self.writes = queues.get(plan.id)
         self.sinks = sinks
         self.query: StreamingQuery | None = None
@@ -90,6 +94,7 @@ class RunningStage:
         self.last: StageBatch | None = None
         self.carries_arrival = False
         self._turn = turn
+        self._every_s = every_s
         self._taken: dict[int, dict[str, list[int]]] = {}
         self._wrote: dict[int, int] = {}
 
@@ -101,7 +106,8 @@ class RunningStage:
     @property
     def waiting_rows(self) -> int:
         """How many rows lie on its arcs, none of which a batch of it has begun to process."""
-        return sum(batch.rows for queue in self.reads.values() for batch in queue.waiting(self.id))
+        own = sum(batch.rows for queue in self.reads.values() for batch in queue.waiting(self.id))
+        return own + sum(inbox.waiting_rows() for inbox in self.inboxes.values())
 
     @property
     def waiting_bytes(self) -> int:
@@ -132,7 +138,9 @@ class RunningStage:
             lone: whether there is no other stage: then nobody has to take turns.
         """
         writer = frame.writeStream.queryName(self.name).option("checkpointLocation", self.log.root)
-        if lone and self.writes is None and self.sinks.keep_nothing:
+        if self._every_s > 0:
+            writer = writer.trigger(processingTime=f"{round(self._every_s * 1000)} milliseconds")
+        if lone and self.writes is None and self.sinks.keep_nothing and not self.inboxes:
             self.query = writer.format("noop").start()
         else:
             self.query = writer.foreachBatch(self._run).start()
@@ -158,6 +166,11 @@ class RunningStage:
                 queue.take(self.id, self._numbers(arc, latest.offsets, None))
             if settled is not None:
                 queue.finish(self.id, self._numbers(arc, settled.offsets, None))
+        for arc, inbox in self.inboxes.items():
+            if latest is not None:
+                inbox.take(self._numbers(arc, latest.offsets, None))
+            if settled is not None:
+                inbox.finish(self._numbers(arc, settled.offsets, None))
 
     def finish(
         self, last: StageBatch, arrived: Mapping[str, int], *, tuple_s: float, share: float
@@ -173,6 +186,9 @@ class RunningStage:
         self.last = last
         before: list[list[Pass]] = []
         for arc, numbers in self._taken.pop(last.batch_id, {}).items():
+            if arc in self.inboxes:
+                self.inboxes[arc].finish(numbers)
+                continue
             found = [self.reads[arc].passes.get(number) for number in numbers]
             before.append([one for one in found if one is not None])
             if None in found:  # of what was left on an arc before a restart it is not known what led to it
@@ -201,10 +217,13 @@ class RunningStage:
             return
         taken = {
             arc: self._numbers(arc, started.offsets, previous.offsets if previous is not None else None)
-            for arc in self.reads
+            for arc in (*self.reads, *self.inboxes)
         }
         for arc, numbers in taken.items():
-            self.reads[arc].take(self.id, numbers)
+            if arc in self.inboxes:
+                self.inboxes[arc].take(numbers)
+            else:
+                self.reads[arc].take(self.id, numbers)
         self._taken[batch_id] = taken
 
     def _numbers(self, arc: str, offsets: Sequence[str | None], after: Sequence[str | None] | None) -> list[int]:

@@ -1,0 +1,243 @@
+"""The nodes of a cluster as child processes, and how they are shown."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, ClassVar, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from streamshed.cli.node import STATUS, TOKEN
+from streamshed.cli.render import number
+from streamshed.distributed.arc_files import ArcFiles, Inbox, file_name, read_document
+from streamshed.engines.spark.ledger import summarise
+from streamshed.errors import StreamshedError
+from streamshed.network import NodeSpec
+
+LINE_EVERY_S = 5.0
+"""How often lines are printed where there is no terminal."""
+
+_SUMMARY = "summary.json"
+_STOP_S = 60.0
+_REFRESHES = 4
+
+
+class Child:
+    """One node: a process `streamshed run --node`, its log and what it leaves in its directory.
+
+    It holds the other end of the process's standard input: when this process dies, that ends, and so does the node.
+
+    Args:
+        spec: the file.
+        node: its part.
+        place: the directory that all nodes share.
+        options: of `streamshed run`.
+        token: for tables over HTTP, or None.
+    """
+
+    program: ClassVar[Sequence[str]] = (sys.executable, "-m", "streamshed")
+
+    def __init__(self, spec: Path, node: NodeSpec, place: Path, options: Sequence[str], token: str | None) -> None:
+        self.node = node
+        self.directory = place / "nodes" / file_name(node.name)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._arcs = place / "arcs"
+        summary = ["--json", str(self.directory / _SUMMARY)]
+        self._command = [*self.program, "run", str(spec), "--node", node.name, *options, *summary]
+        self._environment = {**os.environ, **({} if token is None else {TOKEN: token})}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log: IO[bytes] | None = None
+        self._stopping = False
+        self._used_s = 0.0
+        self._run_cpu_s = 0.0
+
+    def start(self) -> None:
+        """Start the process, for the first time or again."""
+        self._used_s += self._run_cpu_s
+        self._run_cpu_s = 0.0
+        for name in (STATUS, _SUMMARY):
+            (self.directory / name).unlink(missing_ok=True)
+        self._close_log()
+        self._log = (self.directory / "run.log").open("ab")
+        # A session of its own: Ctrl-C is for us, who stop the nodes in their order.
+        self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            env=self._environment,
+            start_new_session=True,
+        )
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def died(self) -> int | None:
+        """How the process has ended without being told to; None if it runs, or that has been said before."""
+        if self._process is None or self._stopping:
+            return None
+        code = self._process.poll()
+        if code is not None:
+            self._close_input()
+            self._process = None
+        return code
+
+    def stop(self) -> None:
+        """Stop it in good order, and wait until it has ended."""
+        self._stopping = True
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def kill(self) -> None:
+        """End it at once, if it still runs."""
+        self._stopping = True
+        if self._process is not None:
+            if self._process.poll() is None:
+                self._process.kill()
+            self._process.wait()
+            self._close_input()
+        self._close_log()
+
+    def _close_input(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def _close_log(self) -> None:
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    # --- what it says ----------------------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """What it has last said about itself; empty before that."""
+        try:
+            found = read_document(self.directory / STATUS)
+        except StreamshedError:
+            return {}
+        self._run_cpu_s = max(self._run_cpu_s, float(found.get("cpu_s") or 0.0))
+        return found
+
+    def summary(self) -> dict[str, Any]:
+        """What became of all tuples that ever came to it, by its ledger, and how it was in its last run."""
+        self.status()
+        last = read_document(self.directory / _SUMMARY)
+        try:
+            totals = summarise(self.directory / "control")
+        except StreamshedError:
+            totals = []
+        return {
+            "arrived": sum(total.arrived for total in totals),
+            "delivered": sum(total.delivered for total in totals),
+            "dropped": sum(total.dropped for total in totals),
+            "malformed": sum(total.malformed for total in totals),
+            "balanced": all(total.balanced for total in totals),
+            "streams": {total.key: total.arrived for total in totals},
+            "within_target": last.get("within_target"),
+            "p50_s": last.get("p50_s"),
+            "p95_s": last.get("p95_s"),
+            "p99_s": last.get("p99_s"),
+            "due_s": last.get("target_s"),
+            "cpu_s": self._used_s + self._run_cpu_s or None,
+            "error": last.get("error"),
+        }
+
+    def arcs(self) -> dict[str, dict[str, int]]:
+        """What was written on its arcs, what was read from those of others, and what waits there."""
+        found = {arc: {"written": ArcFiles(self._arcs, arc).written_rows()} for arc in self.node.writes.values()}
+        streams = self.summary()["streams"]
+        for stream, arc in self.node.reads.items():
+            files = ArcFiles(self._arcs, arc)
+            read = streams.get(stream, 0)
+            found[arc] = {"read": read, "waiting": Inbox(files).waiting_rows()}
+        return found
+
+
+class ClusterView:
+    """Shows all nodes: a table in a terminal, lines now and then anywhere else."""
+
+    def __init__(self, console: Console, title: str, target_s: float, children: Sequence[Child]) -> None:
+        self._console, self._title, self._target_s, self._children = console, title, target_s, children
+        self._began_s = time.monotonic()
+        self._line_s = -LINE_EVERY_S
+        self._live = Live(
+            console=console, get_renderable=self.picture, refresh_per_second=_REFRESHES, vertical_overflow="crop"
+        )
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def show(self) -> None:
+        """Look at the nodes; print lines if it is time to."""
+        now_s = time.monotonic()
+        if self._console.is_terminal or now_s - self._line_s < LINE_EVERY_S:
+            return
+        self._line_s = now_s
+        for child in self._children:
+            cells = zip(_HEADINGS, self._cells(child), strict=True)
+            text = " | ".join(f"{heading} {cell}" if heading != "node" else cell for heading, cell in cells if cell)
+            elapsed = f"{now_s - self._began_s:5.0f} s  {text}"
+            self._console.print(elapsed, soft_wrap=True, highlight=False, markup=False)
+
+    def picture(self) -> RenderableType:
+        """How the nodes are, for a terminal."""
+        elapsed = f"  target {self._target_s:g} s  running {time.monotonic() - self._began_s:.0f} s"
+        table = Table(*_HEADINGS, box=None, pad_edge=False)
+        for child in self._children:
+            table.add_row(*map(Text, self._cells(child)))
+        return Group(Text.assemble((self._title, "bold cyan"), (elapsed, "dim")), table)
+
+    def _cells(self, child: Child) -> list[str]:
+        status = child.status()
+        alive = f"pid {child.pid}" if child.is_alive else "dead"
+        if not status:
+            return [child.node.name, "starting" if child.is_alive else alive, *[""] * (len(_HEADINGS) - 2)]
+        delay_s, due_s = status.get("delay_s"), status.get("due_s")
+        ages = [f"{name} {_age(age_s)}" for name, age_s in (status.get("table_ages_s") or {}).items()]
+        takes = [f"{number(rate)}/s" for rate in (status.get("takes_tps") or {}).values()]
+        return [
+            child.node.name,
+            alive,
+            "" if delay_s is None else f"{delay_s:.1f} of {due_s:g} s",
+            f"{status['arrived']:,}",
+            f"{status['delivered']:,}",
+            f"{status['dropped']:,}",
+            f"{sum((status.get('waiting') or {}).values()):,}" if status.get("waiting") else "",
+            ", ".join(takes),
+            ", ".join(ages),
+        ]
+
+
+_HEADINGS = ("node", "state", "delay", "arrived", "delivered", "dropped", "waiting", "takes", "tables")
+
+
+def _age(age_s: float | None) -> str:
+    return "none" if age_s is None else f"{age_s:.0f} s old"
