@@ -77,6 +77,10 @@ class Manager:
         if self._decision is not None and keep == self._keep:
             return self._decision
         plan = self.planner.plan(self.network, self.statistics, self.rates, Admission(self._full_load * keep))
-        share = plan.load_after / plan.load_before if plan.load_before > 0 else 1.0
-        self._keep, self._decision = keep, Decision(plan, thresholds(plan, self.locations), share)
+        self._keep, self._decision = keep, self.decision(plan)
         return self._decision
+
+    def decision(self, plan: DropPlan) -> Decision:
+        """The drops that carry a plan out."""
+        share = plan.load_after / plan.load_before if plan.load_before > 0 else 1.0
+        return Decision(plan, thresholds(plan, self.locations), share)
