@@ -17,19 +17,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streamshed.cli.plan import DEFAULT_PLANNER
-from streamshed.errors import InvalidValueError, StreamshedError
+from streamshed.errors import InvalidValueError, StreamshedError, UnknownNameError, did_you_mean
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from streamshed.cli.totals import Totals
     from streamshed.engines.spark.runner import NetworkRunner
+    from streamshed.engines.spark.scheduler import StageScheduler
     from streamshed.network import Spec
 
 DEFAULT_TARGET_S = 2.0
 DEFAULT_CONTROLLER = "batch"
 ROWS_SHOWN = 5
 """Of an output without a sink of its own but `memory` or `console`, at the end."""
+
+CHANGES_SHOWN = 12
+"""Decisions of the optimizer, at the end; the file that `--json` names has more."""
 
 _POLL_S = 0.2
 _LAST_BATCH_S = 5.0  # to wait for the end of running batches
@@ -73,13 +77,25 @@ def run(
         typer.Option("--seconds", "-s", metavar="SECONDS", help="Stop after so long. Default: at Ctrl-C."),
     ] = None,
     stages: Annotated[
-        Stages,
+        Stages | None,
         typer.Option(
             "--stages",
             help="All outputs in one query, or a query for each. "
-            "Operators marked `stage: true` have queries of their own in any case.",
+            "Operators marked `stage: true` have queries of their own in any case. "
+            "Default: fused, with a scheduler per-output.",
         ),
-    ] = Stages.fused,
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            "--scheduler",
+            metavar="NAME",
+            help="Run one stage at a time, in the order of a strategy: round-robin, weighted-round-robin, "
+            "path-capacity, segment, simplified-segment. Or `optimizer`: it switches strategies to meet the `goals` of "
+            "outputs, and sheds only if none is enough, within their `mtre`; then neither --planner nor --controller "
+            "have a say. Default: stages run side by side.",
+        ),
+    ] = None,
     no_shed: Annotated[bool, typer.Option("--no-shed", help="Drop nothing, only watch.")] = False,
     json: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write the summary as JSON at the end.")
@@ -115,6 +131,8 @@ def run(
     settings = _settings(conf or ())
     chosen = planner_named(planner)
     decides = controller_named(controller, target)
+    _check_scheduler(scheduler)
+    cut = stages or (Stages.fused if scheduler is None else Stages.per_output)
     loaded = load_spec(spec)
     place = (directory or Path("streamshed-run") / loaded.network.name).absolute()
     check_writable(place, f"--directory {place}", make=True)
@@ -153,10 +171,12 @@ def run(
             planner=chosen,
             controller=decides,
             shed=not no_shed,
-            per_output=stages is Stages.per_output,
+            per_output=cut is Stages.per_output,
+            scheduler=scheduler,
             on_batch=on_batch,
         )
         outcome.rows = runner.sinks.tables
+        outcome.scheduler = runner.scheduler
         with runner:
             with explained("the network does not start", where=f"network {loaded.network.name!r}"):
                 runner.start()
@@ -171,9 +191,10 @@ def run(
             "network": loaded.network.name,
             "planner": planner,
             "controller": controller,
-            "stages": stages.value,
+            "stages": cut.value,
             "shed": not no_shed,
             "directory": str(place),
+            "scheduler": outcome.scheduler.as_document() if outcome.scheduler is not None else None,
         }
         write_json(json, {**about, **totals.to_json(), "error": str(outcome.error) if outcome.error else None})
         console.print(f"Numbers: {json}", style="dim", soft_wrap=True, markup=False)
@@ -182,11 +203,12 @@ def run(
 
 
 class _Outcome:
-    """What is left of a run: the last rows of outputs, and why it died."""
+    """What is left of a run: the last rows of outputs, why it died, and what the scheduler did."""
 
     def __init__(self) -> None:
         self.rows: Mapping[str, Sequence[Any]] = {}
         self.error: StreamshedError | None = None
+        self.scheduler: StageScheduler | None = None
 
 
 def _wait(runner: NetworkRunner, stopped: threading.Event, seconds: float | None) -> None:
@@ -229,6 +251,16 @@ def _stop_signals() -> Iterator[threading.Event]:
 def _check_positive(option: str, value: float) -> None:
     if not (math.isfinite(value) and value > 0):
         raise InvalidValueError("an option is out of range", where=option, got=value, expected="seconds, > 0")
+
+
+def _check_scheduler(name: str | None) -> None:
+    from streamshed.scheduling import OPTIMIZER, STRATEGIES
+
+    known = (OPTIMIZER, *STRATEGIES)
+    if name is not None and name not in known:
+        raise UnknownNameError(
+            f"there is no scheduler {name!r}", where="--scheduler", got=name, hint=did_you_mean(name, known)
+        )
 
 
 def _settings(conf: Sequence[str]) -> dict[str, str]:
@@ -320,12 +352,24 @@ def _report(console: Console, outcome: _Outcome, totals: Totals, spec: Spec, pla
         console.print(arcs, utilities, sep="\n\n")
         if totals.jain is not None:
             console.print(f"Fairness of the outputs' SIC (Jain's index): {totals.jain:.4f}")
+    if outcome.scheduler is not None:
+        _show_scheduler(console, outcome.scheduler)
     for output, rows in outcome.rows.items():
         _show_rows(console, output, rows)
     kept = [output.id for output in spec.network.outputs if (place / "outputs" / output.id).is_dir()]
     if kept:
         console.print(f"Outputs: {place / 'outputs'}", style="dim", soft_wrap=True, markup=False)
     console.print(f"Ledger: streamshed ledger {place / 'control'}", style="dim", soft_wrap=True, markup=False)
+
+
+def _show_scheduler(console: Console, scheduler: StageScheduler) -> None:
+    from streamshed.cli.live import strategies_told
+
+    count = sum(scheduler.switches.values())
+    told = f"{count} {'switch' if count == 1 else 'switches'}" if scheduler.decides_drops else "as asked"
+    console.print(f"\nScheduler: {scheduler.name}; {strategies_told(scheduler.strategies)}; {told}.", markup=False)
+    for decision in scheduler.changes[-CHANGES_SHOWN:]:
+        console.print(f"  {decision}", style="dim", soft_wrap=True, markup=False)
 
 
 def _show_rows(console: Console, output: str, rows: Sequence[Any]) -> None:

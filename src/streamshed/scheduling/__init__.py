@@ -5,7 +5,7 @@ from streamshed.scheduling.capacity import arc_bytes, jobs, tuple_bytes
 from streamshed.scheduling.decision_maker import Decision, DecisionMaker, reduced_weight
 from streamshed.scheduling.decision_table import DEFAULT_TABLE, DecisionTable
 from streamshed.scheduling.master import STRATEGIES, MasterScheduler, strategy_named
-from streamshed.scheduling.optimizer import Monitoring, OptimizerSettings, RuntimeOptimizer
+from streamshed.scheduling.optimizer import OPTIMIZER, Monitoring, OptimizerSettings, RuntimeOptimizer
 from streamshed.scheduling.segments import segments, simplified_segments
 from streamshed.scheduling.stages import StageCapacity, foreseen, stage_jobs, stage_queries, step_id
 from streamshed.scheduling.strategies import (
@@ -18,6 +18,7 @@ from streamshed.scheduling.strategies import (
 
 __all__ = [
     "DEFAULT_TABLE",
+    "OPTIMIZER",
     "STRATEGIES",
     "Decision",
     "DecisionMaker",

@@ -30,7 +30,7 @@ from streamshed.engines.spark.loop import batch_sample
 from streamshed.engines.spark.monitor import BatchReport, DropCounts
 from streamshed.engines.spark.passes import SlowestWay
 from streamshed.engines.spark.ranks import location_rank
-from streamshed.engines.spark.scheduler import OPTIMIZER, StageScheduler
+from streamshed.engines.spark.scheduler import StageScheduler
 from streamshed.engines.spark.stage import RunningStage, StageBatch, Turn, at_once
 from streamshed.errors import InvalidValueError, StreamshedError
 from streamshed.manager import Decision, Manager
@@ -39,7 +39,7 @@ from streamshed.network.stages import ALL_OUTPUTS, Stage, source_order, stages
 from streamshed.planning import PlaceWeightPlanner, Planner, SemanticRoadMapPlanner
 from streamshed.planning.fair import ObservedSic
 from streamshed.planning.ranks import RankedLocation
-from streamshed.scheduling import OptimizerSettings
+from streamshed.scheduling import OPTIMIZER, OptimizerSettings
 
 SALT = 1
 """Of all random drops: with one salt, nested drops compose as the maximum."""
@@ -68,6 +68,7 @@ class NetworkBatch:
         sic: of each output, over the source time window that ends with the batch: what share of its streams' tuples
             came through the drops.
         strategies: under which each query is, where stages are scheduled.
+        switches: how often a query has changed its strategy.
     """
 
     sample: LoadSample
@@ -82,6 +83,7 @@ class NetworkBatch:
     arrived: int
     sic: Mapping[str, float] = field(default_factory=dict)
     strategies: Mapping[str, str] = field(default_factory=dict)
+    switches: int = 0
 
 
 class NetworkRunner(Closing):
@@ -390,6 +392,7 @@ class NetworkRunner(Closing):
                     arrived=arrived,
                     sic=self.sic.at(sample.time_s),
                     strategies=self.scheduler.strategies if self.scheduler is not None else {},
+                    switches=sum(self.scheduler.switches.values()) if self.scheduler is not None else 0,
                 )
             )
 

@@ -19,6 +19,7 @@ from streamshed.network.stages import Stage
 from streamshed.planning import drop_places
 from streamshed.qos import Goals, Measure
 from streamshed.scheduling import (
+    OPTIMIZER,
     STRATEGIES,
     Decision,
     MasterScheduler,
@@ -32,10 +33,6 @@ from streamshed.scheduling import (
     strategy_named,
 )
 from streamshed.shedding import Shedder
-
-OPTIMIZER = "optimizer"
-SCHEDULERS = (OPTIMIZER, *STRATEGIES)
-"""What can be asked for by name."""
 
 FIRST = "round-robin"
 """What the optimizer starts with."""
@@ -122,7 +119,7 @@ class StageScheduler:
     Args:
         spec: the network, what is known about it, its rates and goals.
         stages: what it is cut into, each after those it reads.
-        name: one of `SCHEDULERS`.
+        name: a strategy, or `optimizer`.
         settings: of the optimizer; by default the thesis's, with the priorities of the spec.
 
     Attributes:
