@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from benchmarks import control, fair, fit, guard, planning, scheduling, simulation, stages
+from benchmarks import control, fair, fit, guard, planning, scheduled_stages, scheduling, simulation, stages
 
 BENCHMARKS: dict[str, Callable[[Console], None]] = {
     "planning": planning.run,
@@ -18,6 +18,7 @@ BENCHMARKS: dict[str, Callable[[Console], None]] = {
     "fit": fit.run,
     "guard": guard.run,
     "stages": stages.run,
+    "scheduled-stages": scheduled_stages.run,
 }
 
 

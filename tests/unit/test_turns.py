@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -138,13 +139,44 @@ def test_whoever_had_a_turn_stands_back_for_a_round() -> None:
         clock.now_s += 1.0
         players.go(name, then=None)
         wait_for(lambda: players.turns._running is None)
-    players.come("last")  # a round takes 2 s now
+    players.come("last")
     players.come("slow", "fast")
-    clock.now_s += 0.5
-    players.go("last", then="slow")  # it ran 2.5 s ago, `fast` only 1.5 s
+    clock.now_s += 4.0
+    players.go("last", then="slow")  # two rounds take 6 s: it ran so long ago, and `fast` 5 s ago
     clock.now_s += 1.0
     players.come("last")
     players.go("slow", then="fast")
+    players.join()
+
+
+def test_nobody_waits_for_ever() -> None:
+    clock = Clock()
+    players, _ = play("path-capacity", clock)
+    players.come("last")
+    players.come("slow")
+    clock.now_s += 1.0
+    players.come("fast")
+    players.go("last", then="fast")  # the faster path, although the other one has waited longer
+    clock.now_s += 40.0
+    players.come("last")
+    players.go("fast", then="last")  # the rest of the path
+    players.come("fast")
+    clock.now_s += 1.0
+    players.go("last", then="slow")
+    players.join()
+
+
+def test_a_stage_with_more_weight_has_more_batches_in_a_round() -> None:
+    of_turns = MasterScheduler(quantum_s=1.0)
+    of_turns.start(Job("q", ((replace(FAST, weight=2.0), LAST),)), "weighted-round-robin")
+    players = Players(Turns(of_turns, STEPS, Clock(), poll_s=0.01))
+    players.come("fast")
+    players.come("last")
+    players.go("fast", then="last")  # it is not ready again yet
+    players.come("fast")
+    players.go("last", then="fast")
+    players.come("last")
+    players.go("fast", then="last")
     players.join()
 
 
@@ -307,14 +339,16 @@ def test_it_does_not_shed_where_that_is_forbidden() -> None:
 
 def test_the_wait_for_a_turn_is_no_cost_and_memory_is_what_waits() -> None:
     made, running = scheduler(parse_spec(SPEC), "segment")
-    for end_s in (1.0, 2.0, 3.0):
+    for end_s in (1.0, 2.0, 3.0, 4.0):
         feed(made, running, end_s, 1.0)
-    assert made.capacities["cheap"] == StageCapacity(pytest.approx(0.001), pytest.approx(0.5), pytest.approx(16.0))
-    measured = made.measure("alarms", 4.0)
+    found = made.capacities["cheap"]
+    assert found.cost_s == pytest.approx(0.001, rel=0.1), "0.1 s for 100 rows, of a batch that took 5 s"
+    assert (found.selectivity, found.row_bytes) == (pytest.approx(0.5), pytest.approx(16.0))
+    measured = made.measure("alarms", 5.0)
     assert measured[Measure.MEMORY] == 2 * FakeBacklog.held
     assert measured[Measure.LATENCY] == pytest.approx(1.0)
-    assert measured[Measure.THROUGHPUT] == pytest.approx(300 / 4.0)
-    assert made.measure("alarms", 9.0)[Measure.LATENCY] == pytest.approx(9.0 - (3.0 - 5.0)), "the longest wait"
+    assert measured[Measure.THROUGHPUT] == pytest.approx(400 / 5.0)
+    assert made.measure("alarms", 9.0)[Measure.LATENCY] == pytest.approx(9.0 - (4.0 - 5.0)), "the longest wait"
 
 
 def test_what_cannot_be_scheduled_is_refused() -> None:

@@ -45,6 +45,7 @@ SALT = 1
 """Of all random drops: with one salt, nested drops compose as the maximum."""
 
 _POLL_S = 0.05
+_SOURCES_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -192,6 +193,7 @@ class NetworkRunner(Closing):
             if stage.gated is None:
                 raise StreamshedError("no drop is in the query", where=f"stage {stage.id!r}")
             stage.resume(self.gate.accounts.accounted(stage.gated))
+            stage.wait_for_sources(_SOURCES_S)
 
     @property
     def is_active(self) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass, field
 from typing import Any
 
+from streamshed.control.cost import CostEstimator
 from streamshed.engines.spark.backlog import Backlog
 from streamshed.engines.spark.monitor import DropCounts
 from streamshed.engines.spark.stage import RunningStage, StageBatch
@@ -38,44 +38,38 @@ FIRST = "round-robin"
 """What the optimizer starts with."""
 
 _QUANTUM_S = 0.5  # of a stage, for sharing the time out among strategies: about a micro-batch
-_MEMORY = 0.85  # of a stage's earlier batches, when one more has ended
+_FORGETTING = 0.9  # of a stage's earlier batches, when one more has ended
 _NEWS = 0.1  # a change of a capacity by so much is told to the strategies
 _WARM_UP_S = 30.0  # a query is old enough to be judged when all its stages have ended a batch, or after so long
 _DECISIONS_KEPT = 200
 
 
 class CapacityMeter:
-    """What a stage can do, from its batches: sums of rows and seconds, in which older batches count less and less.
-
-    The fixed cost of a batch is in it: so many rows a second is what the stage does as it runs. A first batch does not
-    count, because Java has yet to compile what it runs.
+    """What a stage can do, from its batches: the cost of a row as the control loop identifies it, without the fixed
+    cost of a batch. With that, a stage would look slow only because it has had little to do.
 
     >>> meter = CapacityMeter(StageCapacity(1.0, 1.0, 8.0))
-    >>> for rows, worked_s in ((100, 9.0), (100, 0.2), (300, 0.6)):
-    ...     meter.add(StageBatch(0, rows, 10.0, 0.0, worked_s, passed_on=rows // 2, passed_bytes=rows * 10))
-    >>> meter.capacity
-    StageCapacity(cost_s=0.002, selectivity=0.5, row_bytes=20.0)
+    >>> for rows in (2, 2, 100, 300, 200):
+    ...     meter.add(StageBatch(0, rows, 10.0, 0.0, 0.2 + 0.002 * rows, passed_on=rows // 2, passed_bytes=rows * 10))
+    >>> [round(float(number), 3) for number in astuple(meter.capacity)]
+    [0.002, 0.5, 20.0]
     """
 
     def __init__(self, foreseen: StageCapacity) -> None:
         self.capacity = foreseen
-        self._is_warm = False
-        self._rows = self._worked_s = self._passed_on = self._passed_bytes = 0.0
+        self._estimator = CostEstimator(_FORGETTING)
+        self._rows = self._passed_on = self._passed_bytes = 0.0
 
     def add(self, batch: StageBatch) -> None:
         """A batch has ended."""
-        if batch.rows <= 0 or math.isnan(batch.worked_s):
-            return
-        if not self._is_warm:
-            self._is_warm = True
-            return
-        self._rows = _MEMORY * self._rows + batch.rows
-        self._worked_s = _MEMORY * self._worked_s + batch.worked_s
-        self._passed_on = _MEMORY * self._passed_on + batch.passed_on
-        self._passed_bytes = _MEMORY * self._passed_bytes + batch.passed_bytes
+        self._estimator.observe(batch.rows, batch.rows, batch.worked_s)
+        cost = self._estimator.cost
+        self._rows = _FORGETTING * self._rows + batch.rows
+        self._passed_on = _FORGETTING * self._passed_on + batch.passed_on
+        self._passed_bytes = _FORGETTING * self._passed_bytes + batch.passed_bytes
         self.capacity = StageCapacity(
-            self._worked_s / self._rows,
-            self._passed_on / self._rows,
+            self.capacity.cost_s if cost is None else cost.read_s + cost.process_s,
+            self._passed_on / self._rows if self._rows else self.capacity.selectivity,
             self._passed_bytes / self._passed_on if self._passed_on else self.capacity.row_bytes,
         )
 

@@ -23,6 +23,9 @@ from streamshed.engines.spark.passes import Pass, follow
 from streamshed.engines.spark.turns import TurnGivenUp
 from streamshed.network.stages import Stage
 
+_OPENING = ("Initializing sources", "Initializing StreamExecution")
+_OPENING_POLL_S = 0.02
+
 Turn = Callable[["RunningStage"], AbstractContextManager[object]]
 """What a stage's batch runs in: entered before the batch is computed, left when its rows are where they belong. Whoever
 schedules stages waits in there until it is the stage's turn."""
@@ -154,6 +157,17 @@ class RunningStage:
         else:
             self.query = writer.foreachBatch(self._run).start()
         return self.query
+
+    def wait_for_sources(self, seconds: float) -> None:
+        """Wait until its query has opened its sources, so long at most.
+
+        Sources in Python start a process each, and Spark gives it ten seconds: several at once can take longer.
+        """
+        end_s = time.monotonic() + seconds
+        while self.query is not None and self.query.isActive and time.monotonic() < end_s:
+            if self.query.status["message"] not in _OPENING:
+                return
+            time.sleep(_OPENING_POLL_S)
 
     def stop(self) -> None:
         """Stop its query; a batch that is broken off is done again after a restart."""

@@ -12,7 +12,10 @@ from contextlib import contextmanager
 from streamshed.scheduling import MasterScheduler
 
 _POLL_S = 0.2
-_REMEMBERED = 8
+_REMEMBERED = 8  # turns of a stage
+_PATIENCE = 6.0  # in rests
+_REST = 2.0
+"""In rounds of batches that have nothing to do: fixed costs take at most one part in so many of the time."""
 
 
 class TurnGivenUp(Exception):
@@ -27,8 +30,10 @@ class Turns:
 
     Because of that, strategies that order by capacity would starve stages. A stage of a fast path is ready again a
     moment after its batch, with next to nothing to do, and would have every second turn at the fixed cost of a batch.
-    So a stage that has just had a turn stands back behind those that have not, for as long as a round of all stages
-    takes when they have little to do: the sum of the shortest batches of late. That does not order the others.
+    So a stage that has just had a turn stands back behind those that have not, for twice as long as a round of all
+    stages would take if they had next to nothing to do: their number times the shortest batch of late. Then fixed costs
+    take half of the time at most, and whoever is behind has the other half. Nobody waits for ever, either: after some
+    such times it is his turn, if only to find out what the stage can do by now.
 
     Safe for several threads; requests to the master scheduler may come from any of them.
 
@@ -59,9 +64,10 @@ class Turns:
         self._steps = steps
         self._clock = clock
         self._poll_s = poll_s
-        self._ready: dict[str, None] = {}
+        self._ready: dict[str, float] = {}
         self._running: str | None = None
         self._slices: deque[str] = deque()
+        self._owed = dict.fromkeys(steps, 0)
         self._began_s: dict[str, float] = {}
         self._took_s: dict[str, deque[float]] = {stage: deque(maxlen=_REMEMBERED) for stage in steps}
 
@@ -84,7 +90,7 @@ class Turns:
         """
         came_s = self._clock()
         with self._lock:
-            self._ready[stage] = None
+            self._ready[stage] = came_s
             self._hand_over()
         try:
             while not self._has_come(stage):
@@ -129,11 +135,22 @@ class Turns:
             stage = self._slices.popleft()
             if stage in self._ready:
                 return stage
-        rest_s = sum(min(took_s) for took_s in self._took_s.values() if took_s)
+        for stage in self._ready:
+            if self._owed[stage] > 0:
+                self._owed[stage] -= 1
+                return stage
+        shortest_s = min((min(took_s) for took_s in self._took_s.values() if took_s), default=0.0)
+        rest_s = _REST * len(self._steps) * shortest_s
+        first = next(iter(self._ready))  # has waited longest
+        if now_s - self._ready[first] > _PATIENCE * rest_s > 0:
+            return first
         rested = [stage for stage in self._ready if now_s - self._began_s.get(stage, -math.inf) >= rest_s]
         candidates = rested or list(self._ready)
         turn = self._master.next({step: 1.0 for stage in candidates for step in self._steps[stage]})
-        tasks = turn.tasks if turn is not None else ()
-        found = next((task for task in tasks if task in candidates), candidates[0])
-        self._slices.extend(tasks[tasks.index(found) + 1 :] if found in tasks else ())
+        if turn is None:
+            return candidates[0]
+        found = next(task for task in turn.tasks if task in candidates)
+        self._slices.extend(turn.tasks[turn.tasks.index(found) + 1 :])
+        if len(turn.tasks) == 1:
+            self._owed[found] = round(turn.quantum_s / self._master.quantum_s) - 1
         return found
