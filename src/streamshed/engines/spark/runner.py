@@ -153,7 +153,9 @@ class NetworkRunner(Closing):
         self.sic = ObservedSic(spec.network)
         self.sinks = Sinks(spec.network.outputs, self.directory / "outputs")
         cut = stages(spec.network, together=not per_output)
-        self.scheduler = self._scheduler(cut, scheduler, optimizer, shed=shed) if scheduler is not None else None
+        settings = optimizer or OptimizerSettings(weights=spec.priorities)
+        settings = replace(settings, may_shed=settings.may_shed and shed)
+        self.scheduler = StageScheduler(spec, cut, scheduler, settings) if scheduler is not None else None
         queues = {stage.id: self._queue(stage, cut) for stage in cut if stage.is_durable}
         given = self.scheduler.turn if self.scheduler is not None else turn
         self.stages = [self._stage(stage, queues, given) for stage in cut]
@@ -166,8 +168,6 @@ class NetworkRunner(Closing):
         self._told = on_batch
         self._locations = {location.arc: location for location in self.manager.locations}
         self._decisions: dict[tuple[float, ...], Decision] = {}
-        self._shedding: dict[str, float] = {}
-        self._goals_met_by: Decision | None = None
         self._lock = threading.Lock()
         self.gate = Gate(
             spark,
@@ -234,12 +234,6 @@ class NetworkRunner(Closing):
             stage.stop()
 
     # --- the plan --------------------------------------------------------------------------------------------------
-
-    def _scheduler(
-        self, cut: tuple[Stage, ...], name: str, optimizer: OptimizerSettings | None, *, shed: bool
-    ) -> StageScheduler:
-        settings = optimizer or OptimizerSettings(weights=self.spec.priorities)
-        return StageScheduler(self.spec, cut, name, replace(settings, may_shed=settings.may_shed and shed))
 
     def _queue(self, stage: Stage, cut: tuple[Stage, ...]) -> ArcQueue:
         arc = ParquetArc((self.directory / "stages" / stage.id / "arc").as_uri())
@@ -321,13 +315,7 @@ class NetworkRunner(Closing):
 
     def _follow_goals(self, time_s: float) -> dict[str, float]:
         assert self.scheduler is not None
-        shedding = self.scheduler.review(time_s)
-        if shedding != self._shedding:
-            assert isinstance(self.manager.planner, PlaceWeightPlanner)
-            spec = self.spec
-            plan = self.manager.planner.plan_with(spec.network, spec.statistics, spec.rates, shedding)
-            self._shedding, self._goals_met_by = shedding, self.manager.decision(plan)
-        return {} if self._goals_met_by is None else self._carry_out(self._goals_met_by)
+        return self._carry_out(self.scheduler.drops(time_s, self.manager))
 
     def _carry_out(self, decision: Decision) -> dict[str, float]:
         with self._lock:

@@ -13,10 +13,12 @@ from streamshed.engines.spark.monitor import DropCounts
 from streamshed.engines.spark.stage import RunningStage, StageBatch
 from streamshed.engines.spark.turns import Turns
 from streamshed.errors import InvalidValueError
+from streamshed.manager import Decision as Drops
+from streamshed.manager import Manager
 from streamshed.network import Spec
 from streamshed.network.paths import Query, goals_of
 from streamshed.network.stages import Stage
-from streamshed.planning import drop_places
+from streamshed.planning import PlaceWeightPlanner, drop_places
 from streamshed.qos import Goals, Measure
 from streamshed.scheduling import (
     OPTIMIZER,
@@ -148,6 +150,8 @@ class StageScheduler:
             self._watched[query.id] = _Watched(query, tuple(step.task for step in job.steps), goals)
         self.master.next({})  # carries the requests out
         self._shedding: dict[str, dict[str, float]] = {}
+        self._planned: dict[str, float] = {}
+        self._drops: Drops | None = None
         self._stages: dict[str, RunningStage] = {}
         self._backlog: Backlog | None = None
         if name == OPTIMIZER and not any(watched.goals for watched in self._watched.values()):
@@ -225,6 +229,14 @@ class StageScheduler:
                 self._take_note(decision)
             del self._optimizer.log[:-_DECISIONS_KEPT]
         return {arc: share for of_query in self._shedding.values() for arc, share in of_query.items()}
+
+    def drops(self, now_s: float, manager: Manager) -> Drops:
+        """What to drop from now on, after a review; planned anew only if that has changed."""
+        shedding = self.review(now_s)
+        if self._drops is None or shedding != self._planned:
+            plan = PlaceWeightPlanner().plan_with(manager.network, manager.statistics, manager.rates, shedding)
+            self._planned, self._drops = shedding, manager.decision(plan)
+        return self._drops
 
     def measure(self, query: str, now_s: float) -> dict[Measure, float]:
         """What has become of a query since the last time, as the optimizer wants to know it.
