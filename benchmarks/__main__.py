@@ -15,6 +15,7 @@ from benchmarks import (
     nodes,
     parsing,
     planning,
+    scheduled_stages,
     scheduling,
     shared_cluster,
     simulation,
@@ -33,6 +34,7 @@ BENCHMARKS: dict[str, Callable[[Console], None]] = {
     "stages": stages.run,
     "shared-cluster": shared_cluster.run,
     "nodes": nodes.run,
+    "scheduled-stages": scheduled_stages.run,
 }
 
 

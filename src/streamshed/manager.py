@@ -87,7 +87,11 @@ class Manager:
         if decided is not None and keep == self._keep:
             return decided
         plan = self.planner.plan(self.network, self.statistics, self.rates, Admission(self._full_load * keep))
-        share = plan.load_after / plan.load_before if plan.load_before > 0 else 1.0
-        decided = Decision(plan, thresholds(plan, self.locations), share)
+        decided = self.decision(plan)
         self._keep, self._decision = keep, decided
         return decided
+
+    def decision(self, plan: DropPlan) -> Decision:
+        """The drops that carry a plan out."""
+        share = plan.load_after / plan.load_before if plan.load_before > 0 else 1.0
+        return Decision(plan, thresholds(plan, self.locations), share)

@@ -57,8 +57,8 @@ def waiting(of_queue: ArcQueue, reader: str) -> list[int]:
 
 def test_what_waits_for_each_reader() -> None:
     arc = queue(FakeArc(b3=5), "a", "b")
-    assert arc.put(cast("Any", 7), 4) == 7
-    assert arc.put(cast("Any", 0), 5) == 0, "an empty batch leaves nothing"
+    assert arc.put(cast("Any", 7), 4) == ArcBatch(4, 7, 70)
+    assert arc.put(cast("Any", 0), 5).rows == 0, "an empty batch leaves nothing"
     assert waiting(arc, "a") == waiting(arc, "b") == [3, 4]
     arc.take("a", [2, 3])
     assert (waiting(arc, "a"), waiting(arc, "b")) == ([4], [3, 4])

@@ -255,3 +255,25 @@ streamshed.FeederError: the source died
         "streamshed.FeederError: the source died",
         "  where:    feeder, tuples 1 to 2",
     ]
+
+
+# --- scheduling ------------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_scheduler_is_refused(spec_file: Path) -> None:
+    result = invoke(spec_file, "--scheduler", "path-capacty")
+    assert result.exit_code == 2
+    assert "path-capacity" in result.output
+
+
+def test_the_strategies_in_force_are_shown() -> None:
+    strategies = {"alarms": "path-capacity", "audit": "round-robin"}
+    scheduled = NetworkBatch(**{**vars(batch(0)), "strategies": strategies, "switches": 1})
+    view = LiveView(Console(file=io.StringIO()), 2.0, "tiny")
+    view.show(scheduled)
+    assert "strategy: alarms path-capacity, audit round-robin" in view.line()
+    console = Console(file=io.StringIO(), width=120)
+    console.print(view.picture())
+    told = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "alarms path-capacity, audit round-robin" in told
+    assert "1 switch" in told

@@ -110,6 +110,8 @@ class LiveView:
         parts.append("utility: " + ", ".join(f"{output} {percent(u)}" for output, u in batch.utilities.items()))
         if len(batch.sic) > 1:
             parts.append(f"SIC {_range(list(batch.sic.values()))}, {_fairness(batch)}")
+        if batch.strategies:
+            parts.append(f"strategy: {strategies_told(batch.strategies)}")
         return " | ".join(parts)
 
     def picture(self) -> RenderableType:
@@ -127,6 +129,8 @@ class LiveView:
         figures.add_row("batch", f"{batch.sample.duration_s:.2f} s", f"number {batch.batch_id}")
         figures.add_row("arriving", _rate(rate_tps), f"{batch.sample.arrived:,} in the batch")
         figures.add_row("work kept", _share(batch.load_share), _fairness(batch) if len(batch.sic) > 1 else "")
+        if batch.strategies:
+            figures.add_row("strategy", strategies_told(batch.strategies), self._switches(batch))
         idle_s = now_s - batch.sample.time_s
         told = [Text(f"no batch for {idle_s:.0f} s", style="yellow")] if idle_s > max(5.0, 2 * self.target_s) else []
         beside = Table.grid(padding=(0, 4))
@@ -145,6 +149,10 @@ class LiveView:
         style = "green" if delay_s <= self.target_s else "red"
         bar = ("█" * filled, style), ("░" * (_BAR - filled), "dim")
         return Text.assemble((f"{delay_s:6.2f} s ", f"bold {style}"), *bar, (" 95 % are faster", "dim"))
+
+    @staticmethod
+    def _switches(batch: NetworkBatch) -> str:
+        return f"{batch.switches} {'switch' if batch.switches == 1 else 'switches'}"
 
     @staticmethod
     def _drops(counts: Mapping[str, DropCounts]) -> Table:
@@ -176,6 +184,18 @@ class LiveView:
             share = percent(batch.sic[output]) if output in batch.sic else ""
             table.add_row(Text(output), Text(percent(utility), style=style), share)
         return table
+
+
+def strategies_told(strategies: Mapping[str, str]) -> str:
+    """Under which strategy queries are.
+
+    >>> strategies_told({"a": "segment", "b": "segment"}), strategies_told({"a": "segment", "b": "round-robin"})
+    ('segment', 'a segment, b round-robin')
+    """
+    distinct = set(strategies.values())
+    if len(distinct) == 1:
+        return distinct.pop()
+    return ", ".join(f"{query} {strategy}" for query, strategy in strategies.items())
 
 
 def _dropped(counts: Mapping[str, DropCounts]) -> list[tuple[str, float]]:

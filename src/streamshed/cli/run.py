@@ -19,7 +19,7 @@ import typer
 from streamshed.cli.node import StatusFile, logged_to, stop_with_parent, token_for
 from streamshed.cli.plan import DEFAULT_PLANNER
 from streamshed.cli.run_report import ROWS_SHOWN, Outcome, report
-from streamshed.errors import InvalidValueError, StreamshedError
+from streamshed.errors import InvalidValueError, StreamshedError, UnknownNameError, did_you_mean
 
 if TYPE_CHECKING:
     from streamshed.engines.spark.runner import NetworkRunner
@@ -83,13 +83,25 @@ def run(
         typer.Option("--seconds", "-s", metavar="SECONDS", help="Stop after so long. Default: at Ctrl-C."),
     ] = None,
     stages: Annotated[
-        Stages,
+        Stages | None,
         typer.Option(
             "--stages",
             help="All outputs in one query, or a query for each. "
-            "Operators marked `stage: true` have queries of their own in any case.",
+            "Operators marked `stage: true` have queries of their own in any case. "
+            "Default: fused, with a scheduler per-output.",
         ),
-    ] = Stages.fused,
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            "--scheduler",
+            metavar="NAME",
+            help="Run one stage at a time, in the order of a strategy: round-robin, weighted-round-robin, "
+            "path-capacity, segment, simplified-segment. Or `optimizer`: it switches strategies to meet the `goals` of "
+            "outputs, and sheds only if none is enough, within their `mtre`; then neither --planner nor --controller "
+            "have a say. Default: stages run side by side.",
+        ),
+    ] = None,
     no_shed: Annotated[bool, typer.Option("--no-shed", help="Drop nothing, only watch.")] = False,
     node: Annotated[
         str | None,
@@ -145,6 +157,15 @@ def run(
         check_positive("--seconds", seconds)
     settings = _settings(conf or ())
     chosen = planner_named(planner)
+    _check_scheduler(scheduler)
+    if scheduler is not None and node is not None:
+        raise InvalidValueError(
+            "the stages of a node cannot be scheduled yet",
+            where="--scheduler",
+            got=f"{scheduler}, and --node {node}",
+            expected="one of the two",
+        )
+    cut = stages or (Stages.fused if scheduler is None else Stages.per_output)
     loaded = load_spec(spec)
     place = (directory or Path("streamshed-run") / loaded.network.name).absolute()
     check_writable(place, f"--directory {place}", make=True)
@@ -192,9 +213,11 @@ def run(
                 planner=chosen,
                 controller=decides,
                 shed=not no_shed,
-                per_output=stages is Stages.per_output,
+                per_output=cut is Stages.per_output,
+                scheduler=scheduler,
                 on_batch=on_batch,
             )
+            outcome.scheduler = runner.scheduler
         else:
             application = NodeRunner(
                 spark,
@@ -207,7 +230,7 @@ def run(
                 shed=not no_shed,
                 by_tables=shed is Shed.tables,
                 token=token,
-                per_output=stages is Stages.per_output,
+                per_output=cut is Stages.per_output,
                 on_batch=on_batch,
             )
             runner, place = application.runner, application.directory
@@ -232,10 +255,11 @@ def run(
             "network": loaded.network.name,
             "planner": planner,
             "controller": controller,
-            "stages": stages.value,
+            "stages": cut.value,
             "shed": not no_shed,
             "directory": str(place),
             **({} if node is None else {"node": node, "by": shed.value}),
+            "scheduler": outcome.scheduler.as_document() if outcome.scheduler is not None else None,
         }
         write_json(json, {**about, **totals.to_json(), "error": str(outcome.error) if outcome.error else None})
         console.print(f"Numbers: {json}", style="dim", soft_wrap=True, markup=False)
@@ -284,6 +308,16 @@ def check_positive(option: str, value: float) -> None:
     """Raise unless an option is a number of seconds that makes sense."""
     if not (math.isfinite(value) and value > 0):
         raise InvalidValueError("an option is out of range", where=option, got=value, expected="seconds, > 0")
+
+
+def _check_scheduler(name: str | None) -> None:
+    from streamshed.scheduling import OPTIMIZER, STRATEGIES
+
+    known = (OPTIMIZER, *STRATEGIES)
+    if name is not None and name not in known:
+        raise UnknownNameError(
+            f"there is no scheduler {name!r}", where="--scheduler", got=name, hint=did_you_mean(name, known)
+        )
 
 
 def _settings(conf: Sequence[str]) -> dict[str, str]:

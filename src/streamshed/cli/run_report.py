@@ -12,18 +12,23 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from streamshed.cli.totals import Totals
+    from streamshed.engines.spark.scheduler import StageScheduler
     from streamshed.network import Spec
 
 ROWS_SHOWN = 5
 """Of an output without a sink of its own but `memory` or `console`, at the end."""
 
+CHANGES_SHOWN = 12
+"""Decisions of the optimizer, at the end; the file that `--json` names has more."""
+
 
 class Outcome:
-    """What is left of a run: the last rows of outputs, and why it died."""
+    """What is left of a run: the last rows of outputs, why it died, and what the scheduler did."""
 
     def __init__(self) -> None:
         self.rows: Mapping[str, Sequence[Any]] = {}
         self.error: StreamshedError | None = None
+        self.scheduler: StageScheduler | None = None
 
 
 def report(console: Console, outcome: Outcome, totals: Totals, spec: Spec, place: Path) -> None:
@@ -64,12 +69,24 @@ def report(console: Console, outcome: Outcome, totals: Totals, spec: Spec, place
         console.print(arcs, utilities, sep="\n\n")
         if totals.jain is not None:
             console.print(f"Fairness of the outputs' SIC (Jain's index): {totals.jain:.4f}")
+    if outcome.scheduler is not None:
+        _show_scheduler(console, outcome.scheduler)
     for output, rows in outcome.rows.items():
         _show_rows(console, output, rows)
     kept = [output.id for output in spec.network.outputs if (place / "outputs" / output.id).is_dir()]
     if kept:
         console.print(f"Outputs: {place / 'outputs'}", style="dim", soft_wrap=True, markup=False)
     console.print(f"Ledger: streamshed ledger {place / 'control'}", style="dim", soft_wrap=True, markup=False)
+
+
+def _show_scheduler(console: Console, scheduler: StageScheduler) -> None:
+    from streamshed.cli.live import strategies_told
+
+    count = sum(scheduler.switches.values())
+    told = f"{count} {'switch' if count == 1 else 'switches'}" if scheduler.decides_drops else "as asked"
+    console.print(f"\nScheduler: {scheduler.name}; {strategies_told(scheduler.strategies)}; {told}.", markup=False)
+    for decision in scheduler.changes[-CHANGES_SHOWN:]:
+        console.print(f"  {decision}", style="dim", soft_wrap=True, markup=False)
 
 
 def _show_rows(console: Console, output: str, rows: Sequence[Any]) -> None:

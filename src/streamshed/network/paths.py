@@ -9,6 +9,7 @@ import networkx as nx
 from streamshed.errors import InvalidValueError
 from streamshed.network.network import Network
 from streamshed.network.nodes import Arc, Output, Stream
+from streamshed.qos import Goals
 
 MOST_PATHS = 10_000
 """Where flows fork and meet again, the number of paths grows without bound; beyond this it helps nobody."""
@@ -102,6 +103,21 @@ def queries(network: Network) -> tuple[Query, ...]:
         paths = tuple(path for end in outputs for path in paths_to(network, end))
         found.append(Query(output.id, outputs, operators, paths))
     return tuple(found)
+
+
+def goals_of(network: Network, query: Query) -> Goals | None:
+    """The goals of a query; one of its outputs states them for all."""
+    stated = [network.nodes[output] for output in query.outputs]
+    found = [output for output in network.outputs if output in stated and output.qos.goals is not None]
+    if len(found) > 1:
+        raise InvalidValueError(
+            "two outputs that share operators both state goals",
+            where=f"outputs {found[0].id!r} and {found[1].id!r}",
+            got="goals in both",
+            expected="one strategy for what is shared",
+            hint="state them at one output; they count for the whole query",
+        )
+    return found[0].qos.goals if found else None
 
 
 def _count(network: Network, node_id: str) -> int:

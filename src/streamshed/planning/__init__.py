@@ -5,7 +5,7 @@ from streamshed.planning.admission import InputCostTop, InputCostUniform, InputR
 from streamshed.planning.base import Drop, DropPlan, OutputEffect, Planner, ValueRange, residual_drop
 from streamshed.planning.fair.planner import FairPlanner
 from streamshed.planning.optimal import OptimalPlanner
-from streamshed.planning.place_weight import PlaceWeightPlanner
+from streamshed.planning.place_weight import PlaceWeightPlanner, drop_places
 from streamshed.planning.roadmap import RoadMap, RoadMapPlanner, SemanticRoadMapPlanner
 
 PLANNERS: dict[str, type[Planner]] = {
@@ -51,6 +51,7 @@ __all__ = [
     "RoadMapPlanner",
     "SemanticRoadMapPlanner",
     "ValueRange",
+    "drop_places",
     "planner_named",
     "residual_drop",
 ]

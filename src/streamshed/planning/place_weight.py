@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from streamshed.load import Admission
 from streamshed.network import Arc, Join, Network, Statistics, Stream, Union
-from streamshed.network.paths import paths_to
+from streamshed.network.paths import Path, paths_to
 from streamshed.planning.base import DropPlan, Planner
 from streamshed.planning.flow_builder import flow_graph
-from streamshed.shedding import shedders
+from streamshed.shedding import Shedder, shedders
 
 _HALVINGS = 50
 
@@ -32,14 +33,9 @@ class PlaceWeightPlanner(Planner):
     ) -> DropPlan:
         graph = flow_graph(network, statistics, rates)
         nodes = {location.arc: location.nodes[0] for location in graph.locations}
-        location = {arc.id: moved for arc in network.arcs if (moved := _location(network, arc)) is not None}
         mtre = {output.id: 1.0 if output.qos.goals is None else output.qos.goals.mtre for output in network.outputs}
         paths = [path for output in network.outputs for path in paths_to(network, output.id)]
-        found = [
-            (nodes[location[shedder.arc]], shedder.most)
-            for shedder in shedders(network, statistics, rates, paths, mtre, among=location)
-            if shedder.weight > 0
-        ]
+        found = [(nodes[shedder.arc], shedder.most) for shedder in drop_places(network, statistics, rates, paths, mtre)]
 
         def fractions(count: int, last: float = 1.0) -> list[float]:
             limits = {node: 1.0 - most for node, most in found[:count]}
@@ -62,6 +58,46 @@ class PlaceWeightPlanner(Planner):
             half = (least + most) / 2
             least, most = (least, half) if fits(high, half) else (half, most)
         return self._described(graph, fractions(high, most), admission.capacity)
+
+    def plan_with(
+        self, network: Network, statistics: Statistics, rates: Mapping[str, float], at_work: Mapping[str, float]
+    ) -> DropPlan:
+        """The plan in which just these shedders are at work.
+
+        Args:
+            network: the network.
+            statistics: costs and selectivities.
+            rates: tuples per second by stream.
+            at_work: the share that each drops, by arc, as `drop_places` names them.
+        """
+        graph = flow_graph(network, statistics, rates)
+        nodes = {location.arc: location.nodes[0] for location in graph.locations}
+        fractions = graph.fractions({nodes[arc]: 1.0 - share for arc, share in at_work.items()})
+        return self._described(graph, fractions, graph.load(fractions))
+
+
+def drop_places(
+    network: Network,
+    statistics: Statistics,
+    rates: Mapping[str, float],
+    paths: Sequence[Path],
+    mtre: Mapping[str, float],
+) -> tuple[Shedder, ...]:
+    """The random shedders of paths, each on the arc where a plan can drop what it is to drop, at no loss.
+
+    Args:
+        network: the network.
+        statistics: costs and selectivities.
+        rates: tuples per second by stream.
+        paths: the paths to serve.
+        mtre: the most tolerable relative error by output.
+    """
+    location = {arc.id: moved for arc in network.arcs if (moved := _location(network, arc)) is not None}
+    return tuple(
+        replace(shedder, arc=location[shedder.arc])
+        for shedder in shedders(network, statistics, rates, paths, mtre, among=location)
+        if shedder.weight > 0
+    )
 
 
 def _location(network: Network, arc: Arc) -> str | None:

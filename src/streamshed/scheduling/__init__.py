@@ -5,8 +5,9 @@ from streamshed.scheduling.capacity import arc_bytes, jobs, tuple_bytes
 from streamshed.scheduling.decision_maker import Decision, DecisionMaker, reduced_weight
 from streamshed.scheduling.decision_table import DEFAULT_TABLE, DecisionTable
 from streamshed.scheduling.master import STRATEGIES, MasterScheduler, strategy_named
-from streamshed.scheduling.optimizer import Monitoring, OptimizerSettings, RuntimeOptimizer
+from streamshed.scheduling.optimizer import OPTIMIZER, Monitoring, OptimizerSettings, RuntimeOptimizer
 from streamshed.scheduling.segments import segments, simplified_segments
+from streamshed.scheduling.stages import StageCapacity, foreseen, stage_jobs, stage_queries, step_id
 from streamshed.scheduling.strategies import (
     PathCapacity,
     RoundRobin,
@@ -17,6 +18,7 @@ from streamshed.scheduling.strategies import (
 
 __all__ = [
     "DEFAULT_TABLE",
+    "OPTIMIZER",
     "STRATEGIES",
     "Decision",
     "DecisionMaker",
@@ -31,6 +33,7 @@ __all__ = [
     "Segment",
     "SimplifiedSegment",
     "Slice",
+    "StageCapacity",
     "Step",
     "Strategy",
     "Turn",
@@ -38,11 +41,15 @@ __all__ = [
     "WeightedRoundRobin",
     "arc_bytes",
     "capacity_tps",
+    "foreseen",
     "jobs",
     "reduced_weight",
     "release_bps",
     "segments",
     "simplified_segments",
+    "stage_jobs",
+    "stage_queries",
+    "step_id",
     "strategy_named",
     "tuple_bytes",
 ]

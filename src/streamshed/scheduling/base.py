@@ -118,11 +118,13 @@ class Turn:
         job: the query.
         strategy: the strategy that decided.
         slices: what to run, one after the other.
+        quantum_s: how long it may take.
     """
 
     job: str
     strategy: str
     slices: tuple[Slice, ...]
+    quantum_s: float = 0.0
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -208,7 +210,7 @@ def one_after_another(unit: Unit, strategy: str) -> Turn:
     """The turn of a path or segment: as many tuples at its base as it can carry to its end, and what they become."""
     carried = _most(unit.quantum_s * capacity_tps(unit.steps))
     further = (Slice(step, _most(unit.quantum_s / step.cost_s if step.cost_s else math.inf)) for step in unit.steps[1:])
-    return Turn(unit.job, strategy, (Slice(unit.steps[0], carried), *further))
+    return Turn(unit.job, strategy, (Slice(unit.steps[0], carried), *further), unit.quantum_s)
 
 
 def side_by_side(unit: Unit, strategy: str) -> Turn:
@@ -218,6 +220,7 @@ def side_by_side(unit: Unit, strategy: str) -> Turn:
         unit.job,
         strategy,
         tuple(Slice(step, _most(share_s / step.cost_s if step.cost_s else math.inf)) for step in unit.steps),
+        unit.quantum_s,
     )
 
 

@@ -13,6 +13,9 @@ from streamshed.scheduling.decision_table import DEFAULT_TABLE, DecisionTable
 from streamshed.scheduling.master import MasterScheduler
 from streamshed.shedding import Shedder
 
+OPTIMIZER = "optimizer"
+"""What it is called where one may also name a strategy."""
+
 
 @dataclass(frozen=True)
 class Monitoring:

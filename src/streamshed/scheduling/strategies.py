@@ -42,10 +42,17 @@ class RoundRobin(Strategy):
     def _quantum_s(self, step: Step) -> float:  # noqa: ARG002 - all the same here
         return self.quantum_s
 
+    def __init__(self, quantum_s: float = 0.01) -> None:
+        super().__init__(quantum_s)
+        self._turns: list[Turn] = []
+        self._cursor = 0
+
     def _arrange(self, units: list[Unit]) -> None:
+        following = self._turns[self._cursor].slices[0].step.id if self._turns else None
         self._turns = [side_by_side(unit, self.name) for unit in units]
         self._position = {part.step.id: i for i, turn in enumerate(self._turns) for part in turn.slices}
-        self._cursor = 0
+        # New statistics do not begin the round anew: whoever comes late in it would never have a turn.
+        self._cursor = self._position.get(following, 0) if following is not None else 0
 
     def _next(self, waiting: Mapping[str, float]) -> Turn | None:
         count, cursor, position = len(self._turns), self._cursor, self._position

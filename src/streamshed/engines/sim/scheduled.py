@@ -16,8 +16,8 @@ from streamshed.engines.sim.tuples import Ids, Times, Tuples
 from streamshed.engines.sim.windows import WindowSums
 from streamshed.errors import InvalidValueError
 from streamshed.network import Network, Statistics
-from streamshed.network.paths import Query, queries
-from streamshed.qos import Goals, Measure
+from streamshed.network.paths import goals_of, queries
+from streamshed.qos import Measure
 from streamshed.scheduling import (
     MasterScheduler,
     OptimizerSettings,
@@ -242,18 +242,3 @@ class Dispatch:
         """What has come of it."""
         tracks = {query: watch.track for query, watch in self._watches.items()}
         return SchedulingResult(tracks, tuple(self.optimizer.log), self.shedders, windows)
-
-
-def goals_of(network: Network, query: Query) -> Goals | None:
-    """The goals of a query; one of its outputs states them for all."""
-    stated = [network.nodes[output] for output in query.outputs]
-    found = [output for output in network.outputs if output in stated and output.qos.goals is not None]
-    if len(found) > 1:
-        raise InvalidValueError(
-            "two outputs that share operators both state goals",
-            where=f"outputs {found[0].id!r} and {found[1].id!r}",
-            got="goals in both",
-            expected="one strategy for what is shared",
-            hint="state them at one output; they count for the whole query",
-        )
-    return found[0].qos.goals if found else None

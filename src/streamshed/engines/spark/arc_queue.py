@@ -42,13 +42,13 @@ class ArcQueue:
         self._taken: dict[str, set[int]] = {reader: set() for reader in self.readers}
         self._finished: dict[str, set[int]] = {reader: set() for reader in self.readers}
 
-    def put(self, batch: DataFrame, batch_id: int) -> int:
-        """Write a batch; give how many rows it has."""
+    def put(self, batch: DataFrame, batch_id: int) -> ArcBatch:
+        """Write a batch; give how large it is."""
         written = self.arc.write(batch, batch_id)
         if written.rows:
             with self._lock:
                 self._batches[batch_id] = written
-        return written.rows
+        return written
 
     def take(self, reader: str, numbers: Iterable[int]) -> None:
         """A reader has begun to process batches."""
@@ -64,6 +64,11 @@ class ArcQueue:
         """The batches that a reader has not begun to process, in order."""
         with self._lock:
             return [self._batches[number] for number in sorted(self._batches.keys() - self._taken[reader])]
+
+    def unfinished(self, reader: str) -> list[ArcBatch]:
+        """The batches that a reader is not done with, in order."""
+        with self._lock:
+            return [self._batches[number] for number in sorted(self._batches.keys() - self._finished[reader])]
 
     def waiting_tuples(self, reader: str) -> int:
         """How many tuples of streams led to what waits for a reader; its rows, where that is not known."""

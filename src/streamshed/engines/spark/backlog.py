@@ -12,6 +12,7 @@ from streamshed.engines.spark.stage import RunningStage
 from streamshed.load import arc_rates
 from streamshed.network import Network, Statistics, Stream
 from streamshed.network.stages import Stage
+from streamshed.scheduling import tuple_bytes
 
 _RATE_MEMORY = 0.5
 
@@ -66,6 +67,7 @@ class Backlog:
         self._costs = costs
         self._inboxes = {arc: inbox for stage in stages for arc, inbox in stage.inboxes.items()}
         self._clocks = {stream.id: self._inboxes.get(stream.id) or _clock(stream) for stream in network.streams}
+        self._row_bytes = {stream.id: tuple_bytes(stream.columns) for stream in network.streams}
         self._rate_tps: dict[str, float] = {}
         self._last_start_s: dict[str, float] = {}
         # A stream that several stages read is looked at where the first of them reads it.
@@ -104,6 +106,31 @@ class Backlog:
         """How many tuples wait when a stage's batch has ended, in full ones."""
         started = {other.id: self._started(other, time_s) for other in self._stages if other.id != stage.id}
         return self._at_sources(time_s, {**started, stage.id: ended}) + self._on_arcs()
+
+    def unprocessed(self, stage: RunningStage, time_s: float) -> dict[str, float]:
+        """Tuples of its streams that no batch of a stage has ended with, begun or waiting, by stream.
+
+        For a stream that cannot tell it is guessed from its rate, as far as that is known.
+        """
+        found: dict[str, float] = {}
+        ended = stage.log.batch(stage.last.batch_id) if stage.last is not None else None
+        offsets = dict(zip(stage.plan_order, ended.offsets, strict=False)) if ended is not None else {}
+        for stream in stage.sources:
+            if stream not in self._clocks:
+                continue
+            clock = self._clocks[stream]
+            if clock is not None:
+                found[stream] = float(clock.waiting(offsets.get(stream), time_s))
+            elif ended is not None and stream in self.leads[stage.id]:
+                rate_tps = self._rate_tps.get(stage.id, 0.0) / len(self.leads[stage.id])
+                found[stream] = rate_tps * max(time_s - ended.time_ms / 1000, 0.0)
+        return found
+
+    def held_bytes(self, stage: RunningStage, time_s: float) -> float:
+        """What a stage holds up: tuples of streams by the types of their columns, files on its arcs, and its state."""
+        state_bytes = stage.last.state_bytes if stage.last is not None else 0
+        at_streams = sum(count * self._row_bytes[stream] for stream, count in self.unprocessed(stage, time_s).items())
+        return state_bytes + at_streams + sum(batch.bytes for batch in stage.unfinished)
 
     @staticmethod
     def _started(stage: RunningStage, time_s: float) -> BatchStart | None:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
@@ -61,6 +62,18 @@ class DropCounts:
                 return end_s - (first + (last - first) * (wanted - low) / (high - low))
         return end_s - self.arrivals_s[-1]
 
+    def mean_delay_s(self, end_s: float) -> float | None:
+        """The mean delay of the kept tuples, if they were done at a time, and arrived evenly between the quantiles.
+
+        >>> DropCounts(9, 0, 9, (1.0, 1.1, 1.2, 2.0, 3.0, 4.0, 4.8, 5.0)).mean_delay_s(6.0)
+        2.99...
+        """
+        if not self.arrivals_s:
+            return None
+        shares = (0.0, *ARRIVAL_QUANTILES, 1.0)
+        parts = zip(pairwise(shares), pairwise(self.arrivals_s), strict=True)
+        return end_s - sum((high - low) * (first + last) / 2 for (low, high), (first, last) in parts)
+
 
 @dataclass(frozen=True)
 class BatchReport:
@@ -75,6 +88,7 @@ class BatchReport:
         duration_s: how long it took.
         observed: all observations in it, by name.
         sources: Spark's report on each source: description, startOffset, endOffset, numInputRows.
+        state_bytes: what its stateful operators keep in memory.
     """
 
     query_id: str
@@ -85,6 +99,7 @@ class BatchReport:
     duration_s: float
     observed: Mapping[str, Mapping[str, Any]]
     sources: tuple[Mapping[str, Any], ...]
+    state_bytes: int = 0
 
     @property
     def end_s(self) -> float:
@@ -112,6 +127,7 @@ class BatchReport:
             duration_s=progress["durationMs"].get("triggerExecution", 0) / 1000,
             observed=progress.get("observedMetrics") or {},
             sources=tuple(progress.get("sources") or ()),
+            state_bytes=sum(int(of.get("memoryUsedBytes", 0)) for of in progress.get("stateOperators") or ()),
         )
 
 

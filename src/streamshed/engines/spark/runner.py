@@ -32,19 +32,22 @@ from streamshed.engines.spark.loop import batch_sample
 from streamshed.engines.spark.monitor import BatchReport, DropCounts
 from streamshed.engines.spark.passes import SlowestWay
 from streamshed.engines.spark.ranks import location_rank
+from streamshed.engines.spark.scheduler import StageScheduler
 from streamshed.engines.spark.stage import RunningStage, StageBatch, Turn, at_once
 from streamshed.errors import InvalidValueError, StreamshedError
 from streamshed.manager import Decision, Manager
 from streamshed.network import Arc, Network, Spec, Stream
 from streamshed.network.stages import ALL_OUTPUTS, Stage, source_order, stages
-from streamshed.planning import Planner, SemanticRoadMapPlanner
+from streamshed.planning import PlaceWeightPlanner, Planner, SemanticRoadMapPlanner
 from streamshed.planning.fair import ObservedSic
 from streamshed.planning.ranks import RankedLocation
+from streamshed.scheduling import OPTIMIZER, OptimizerSettings
 
 SALT = 1
 """Of all random drops: with one salt, nested drops compose as the maximum."""
 
 _POLL_S = 0.05
+_SOURCES_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,8 @@ class NetworkBatch:
             in the first of them.
         sic: of each output, over the source time window that ends with the batch: what share of its streams' tuples
             came through the drops.
+        strategies: under which each query is, where stages are scheduled.
+        switches: how often a query has changed its strategy.
     """
 
     sample: LoadSample
@@ -80,6 +85,8 @@ class NetworkBatch:
     stage: str
     arrived: int
     sic: Mapping[str, float] = field(default_factory=dict)
+    strategies: Mapping[str, str] = field(default_factory=dict)
+    switches: int = 0
 
 
 class NetworkRunner(Closing):
@@ -99,6 +106,9 @@ class NetworkRunner(Closing):
         shed: False to only watch.
         per_output: whether each output is a stage of its own.
         turn: what each batch of a stage runs in; by default all run as soon as they can.
+        scheduler: who gives the turns instead: a strategy, or `optimizer`, which switches strategies to meet the goals
+            of the spec. Then goals also decide what is shed, in place of target, controller and planner.
+        optimizer: how the optimizer works.
         read: reads a stream; by default its source in the spec.
         on_batch: is told of every batch, from a listener's thread.
         salt: of all random drops. Applications that read one another's arcs need different ones: what passed a drop has
@@ -111,6 +121,8 @@ class NetworkRunner(Closing):
         stages: each after those it reads.
         sinks: where outputs go.
         gate: drops and counts.
+        scheduler: gives the turns, if anybody does.
+        backlog: what waits.
     """
 
     def __init__(
@@ -125,6 +137,8 @@ class NetworkRunner(Closing):
         shed: bool = True,
         per_output: bool = False,
         turn: Turn = at_once,
+        scheduler: str | None = None,
+        optimizer: OptimizerSettings | None = None,
         read: Callable[[Stream], DataFrame] | None = None,
         on_batch: Callable[[NetworkBatch], None] | None = None,
         salt: int = SALT,
@@ -145,17 +159,23 @@ class NetworkRunner(Closing):
             spec.statistics,
             spec.rates,
             controller or PlantController(target_s),
-            planner or SemanticRoadMapPlanner(),
+            PlaceWeightPlanner() if scheduler == OPTIMIZER else planner or SemanticRoadMapPlanner(),
         )
         self.sic = ObservedSic(spec.network)
         self.salt, self._every_s = salt, every_s
         self.sinks = Sinks(spec.network.outputs, self.directory / "outputs", outboxes)
         self._inboxes = dict(inboxes or {})
         cut = stages(spec.network, together=not per_output)
+        settings = optimizer or OptimizerSettings(weights=spec.priorities)
+        settings = replace(settings, may_shed=settings.may_shed and shed)
+        self.scheduler = StageScheduler(spec, cut, scheduler, settings) if scheduler is not None else None
         queues = {stage.id: self._queue(stage, cut) for stage in cut if stage.is_durable}
-        self.stages = [self._stage(stage, queues, turn) for stage in cut]
+        given = self.scheduler.turn if self.scheduler is not None else turn
+        self.stages = [self._stage(stage, queues, given) for stage in cut]
         self._costs = StageCosts(spec.network, spec.statistics, spec.rates, cut)
-        self._backlog = Backlog(spec.network, self.stages, self._costs)
+        self.backlog = Backlog(spec.network, self.stages, self._costs)
+        if self.scheduler is not None:
+            self.scheduler.attach(self.stages, self.backlog)
         self._slowest = SlowestWay()
         self._read = read or (
             lambda stream: read_stream(spark, stream, late_salt=self.salt if self._parses_late(stream) else None)
@@ -168,7 +188,7 @@ class NetworkRunner(Closing):
             spark,
             self.directory / "control",
             size=max(1, len(self._locations)),
-            decide=self._decide if shed else None,
+            decide=self._follow_goals if scheduler == OPTIMIZER else self._decide if shed else None,
             on_batch=self._on_batch,
             on_failure=lambda: threading.Thread(target=self._stop, name="streamshed-stop", daemon=True).start(),
         )
@@ -190,6 +210,7 @@ class NetworkRunner(Closing):
             if stage.gated is None:
                 raise StreamshedError("no drop is in the query", where=f"stage {stage.id!r}")
             stage.resume(self.gate.accounts.accounted(stage.gated))
+            stage.wait_for_sources(_SOURCES_S)
 
     @property
     def is_active(self) -> bool:
@@ -319,10 +340,16 @@ class NetworkRunner(Closing):
     # --- the loop --------------------------------------------------------------------------------------------------
 
     def _decide(self, time_s: float) -> dict[str, float]:
-        outlook = self._backlog.outlook(time_s)
+        outlook = self.backlog.outlook(time_s)
         if outlook is None:
             return {}
-        decision = self.manager.decide(outlook)
+        return self._carry_out(self.manager.decide(outlook))
+
+    def _follow_goals(self, time_s: float) -> dict[str, float]:
+        assert self.scheduler is not None
+        return self._carry_out(self.scheduler.drops(time_s, self.manager))
+
+    def _carry_out(self, decision: Decision) -> dict[str, float]:
         with self._lock:
             fractions = [0.0] * self.gate.line.size
             for name, drop in self.gate.drops.items():
@@ -348,21 +375,23 @@ class NetworkRunner(Closing):
             for arc in self.network.arcs
             if arc.is_entry and arc.id in counts
         }
-        ended = StageBatch(report.batch_id, rows, report.duration_s, report.end_s)
+        ended = StageBatch(report.batch_id, rows, report.duration_s, report.end_s, state_bytes=report.state_bytes)
         done, goes_on = stage.finish(ended, entered, tuple_s=self._costs.tuple_s[stage.id], share=share)
         if goes_on and stage.carries_arrival:  # delays are known when tuples have come to the end
             counts = {name: replace(count, arrivals_s=()) for name, count in counts.items()}
             sources = [replace(count, arrivals_s=()) for count in sources]
+        if self.scheduler is not None:
+            self.scheduler.learn(stage, sources)
         known = not math.isnan(done.share)
         sample = replace(
             batch_sample(report, sources, round(done.tuples * done.share) if known else done.tuples),
             arrived=done.tuples,
             duration_s=done.duration_s,
-            waiting=self._backlog.waiting(report.end_s, stage, batch),
+            waiting=self.backlog.waiting(report.end_s, stage, batch),
             oldest_wait_s=report.duration_s,
         )
-        arrived = sum(entered.get(stream, 0) for stream in self._backlog.leads[stage.id])
-        self._backlog.learn(stage, report.start_s, arrived)
+        arrived = sum(entered.get(stream, 0) for stream in self.backlog.leads[stage.id])
+        self.backlog.learn(stage, report.start_s, arrived)
         leads = stage.plan.is_durable or not done.tuples or self._slowest.leads_to(stage.id, done.duration_s)
         if known and leads and not goes_on:  # thresholds from before a restart say nothing about the work that was left
             self.manager.observe(sample)
@@ -384,6 +413,8 @@ class NetworkRunner(Closing):
                     stage=stage.id,
                     arrived=arrived,
                     sic=self.sic.at(sample.time_s),
+                    strategies=self.scheduler.strategies if self.scheduler is not None else {},
+                    switches=sum(self.scheduler.switches.values()) if self.scheduler is not None else 0,
                 )
             )
 

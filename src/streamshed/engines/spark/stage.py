@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlparse
 
@@ -15,11 +16,16 @@ from pyspark.sql.streaming import StreamingQuery
 from streamshed.distributed.arc_files import Inbox, batch_number
 from streamshed.engines.spark.accounts import GatedQuery
 from streamshed.engines.spark.arc_queue import ArcQueue
+from streamshed.engines.spark.arcs import ArcBatch
 from streamshed.engines.spark.checkpoint import CheckpointLog
 from streamshed.engines.spark.failures import SparkFailure, query_failure
 from streamshed.engines.spark.fused import Sinks
 from streamshed.engines.spark.passes import Pass, follow
+from streamshed.engines.spark.turns import TurnGivenUp
 from streamshed.network.stages import Stage
+
+_OPENING = ("Initializing sources", "Initializing StreamExecution")
+_OPENING_POLL_S = 0.02
 
 Turn = Callable[["RunningStage"], AbstractContextManager[object]]
 """What a stage's batch runs in: entered before the batch is computed, left when its rows are where they belong. Whoever
@@ -40,12 +46,20 @@ class StageBatch:
         rows: tuples that came in, from streams and arcs.
         duration_s: how long it took, the wait for its turn included.
         end_s: when it ended, seconds since 1970.
+        worked_s: how long it was computed and written, without the wait; nan if that is not known.
+        passed_on: rows that it left on its durable arc.
+        passed_bytes: how large they are on disk.
+        state_bytes: what its operators keep in memory after it.
     """
 
     batch_id: int
     rows: int
     duration_s: float
     end_s: float
+    worked_s: float = math.nan
+    passed_on: int = 0
+    passed_bytes: int = 0
+    state_bytes: int = 0
 
 
 class RunningStage:
@@ -96,7 +110,8 @@ class RunningStage:
         self._turn = turn
         self._every_s = every_s
         self._taken: dict[int, dict[str, list[int]]] = {}
-        self._wrote: dict[int, int] = {}
+        self._wrote: dict[int, ArcBatch] = {}
+        self._worked_s: dict[int, float] = {}
 
     @property
     def id(self) -> str:
@@ -108,6 +123,11 @@ class RunningStage:
         """How many rows lie on its arcs, none of which a batch of it has begun to process."""
         own = sum(batch.rows for queue in self.reads.values() for batch in queue.waiting(self.id))
         return own + sum(inbox.waiting_rows() for inbox in self.inboxes.values())
+
+    @property
+    def unfinished(self) -> list[ArcBatch]:
+        """What lies on its arcs and no batch of it has ended with, begun or not."""
+        return [batch for queue in self.reads.values() for batch in queue.unfinished(self.id)]
 
     @property
     def waiting_bytes(self) -> int:
@@ -127,8 +147,9 @@ class RunningStage:
 
     @property
     def failure(self) -> SparkFailure | None:
-        """Why its query has died; None if it runs, or was stopped."""
-        return query_failure(self.query, f"stage {self.id!r}") if self.query is not None else None
+        """Why its query has died; None if it runs, or was stopped, be it while it waited for its turn."""
+        failure = query_failure(self.query, f"stage {self.id!r}") if self.query is not None else None
+        return None if failure is not None and TurnGivenUp.__name__ in str(failure) else failure
 
     def start(self, frame: DataFrame, *, lone: bool) -> StreamingQuery:
         """Start its query.
@@ -145,6 +166,17 @@ class RunningStage:
         else:
             self.query = writer.foreachBatch(self._run).start()
         return self.query
+
+    def wait_for_sources(self, seconds: float) -> None:
+        """Wait until its query has opened its sources, so long at most.
+
+        Sources in Python start a process each, and Spark gives it ten seconds: several at once can take longer.
+        """
+        end_s = time.monotonic() + seconds
+        while self.query is not None and self.query.isActive and time.monotonic() < end_s:
+            if self.query.status["message"] not in _OPENING:
+                return
+            time.sleep(_OPENING_POLL_S)
 
     def stop(self) -> None:
         """Stop its query; a batch that is broken off is done again after a restart."""
@@ -183,7 +215,9 @@ class RunningStage:
             tuple_s: what one of the tuples that come in costs in this stage, by the statistics.
             share: the work that drops left, as a share of the work without them.
         """
-        self.last = last
+        wrote = self._wrote.pop(last.batch_id, ArcBatch(last.batch_id, 0, 0))
+        worked_s = self._worked_s.pop(last.batch_id, math.nan)
+        self.last = replace(last, worked_s=worked_s, passed_on=wrote.rows, passed_bytes=wrote.bytes)
         before: list[list[Pass]] = []
         for arc, numbers in self._taken.pop(last.batch_id, {}).items():
             if arc in self.inboxes:
@@ -195,7 +229,7 @@ class RunningStage:
                 share = math.nan
             self.reads[arc].finish(self.id, numbers)
         done = follow(arrived, before, duration_s=last.duration_s, tuple_s=tuple_s, share=share)
-        goes_on = self._wrote.pop(last.batch_id, 0) > 0
+        goes_on = wrote.rows > 0
         if self.writes is not None and goes_on:
             self.writes.passes[last.batch_id] = done
         return done, goes_on
@@ -204,10 +238,12 @@ class RunningStage:
         """Spark calls this with every micro-batch, before it is computed."""
         self._take(batch_id)
         with self._turn(self):
+            begin_s = time.monotonic()
             if self.writes is None:
                 self.sinks.write(batch, batch_id)
             else:
                 self._wrote[batch_id] = self.writes.put(batch, batch_id)
+            self._worked_s[batch_id] = time.monotonic() - begin_s
         if self.writes is not None:
             self.writes.sweep(below=batch_id)
 

@@ -1,0 +1,328 @@
+"""Stages under scheduling strategies: who has the turn, what stages can do, and what the optimizer does for goals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import astuple, dataclass, field
+from typing import Any
+
+from streamshed.control.cost import CostEstimator
+from streamshed.engines.spark.backlog import Backlog
+from streamshed.engines.spark.monitor import DropCounts
+from streamshed.engines.spark.stage import RunningStage, StageBatch
+from streamshed.engines.spark.turns import Turns
+from streamshed.errors import InvalidValueError
+from streamshed.manager import Decision as Drops
+from streamshed.manager import Manager
+from streamshed.network import Spec
+from streamshed.network.paths import Query, goals_of
+from streamshed.network.stages import Stage
+from streamshed.planning import PlaceWeightPlanner, drop_places
+from streamshed.qos import Goals, Measure
+from streamshed.scheduling import (
+    OPTIMIZER,
+    STRATEGIES,
+    Decision,
+    MasterScheduler,
+    OptimizerSettings,
+    RuntimeOptimizer,
+    StageCapacity,
+    foreseen,
+    stage_jobs,
+    stage_queries,
+    step_id,
+    strategy_named,
+)
+from streamshed.shedding import Shedder
+
+FIRST = "round-robin"
+"""What the optimizer starts with."""
+
+_QUANTUM_S = 0.5  # of a stage, for sharing the time out among strategies: about a micro-batch
+_FORGETTING = 0.9  # of a stage's earlier batches, when one more has ended
+_NEWS = 0.1  # a change of a capacity by so much is told to the strategies
+_WARM_UP_S = 30.0  # a query is old enough to be judged when all its stages have ended a batch, or after so long
+_DECISIONS_KEPT = 200
+
+
+class CapacityMeter:
+    """What a stage can do, from its batches: the cost of a row as the control loop identifies it, without the fixed
+    cost of a batch. With that, a stage would look slow only because it has had little to do.
+
+    >>> meter = CapacityMeter(StageCapacity(1.0, 1.0, 8.0))
+    >>> for rows in (2, 2, 100, 300, 200):
+    ...     meter.add(StageBatch(0, rows, 10.0, 0.0, 0.2 + 0.002 * rows, passed_on=rows // 2, passed_bytes=rows * 10))
+    >>> [round(float(number), 3) for number in astuple(meter.capacity)]
+    [0.002, 0.5, 20.0]
+    """
+
+    def __init__(self, foreseen: StageCapacity) -> None:
+        self.capacity = foreseen
+        self._estimator = CostEstimator(_FORGETTING)
+        self._rows = self._passed_on = self._passed_bytes = 0.0
+
+    def add(self, batch: StageBatch) -> None:
+        """A batch has ended."""
+        self._estimator.observe(batch.rows, batch.rows, batch.worked_s)
+        cost = self._estimator.cost
+        self._rows = _FORGETTING * self._rows + batch.rows
+        self._passed_on = _FORGETTING * self._passed_on + batch.passed_on
+        self._passed_bytes = _FORGETTING * self._passed_bytes + batch.passed_bytes
+        self.capacity = StageCapacity(
+            self.capacity.cost_s if cost is None else cost.read_s + cost.process_s,
+            self._passed_on / self._rows if self._rows else self.capacity.selectivity,
+            self._passed_bytes / self._passed_on if self._passed_on else self.capacity.row_bytes,
+        )
+
+
+@dataclass
+class _Outlet:
+    """What came out of a query since somebody last looked."""
+
+    since_s: float = 0.0
+    rows: int = 0
+    timed: int = 0
+    delay_s: float = 0.0
+
+    def add(self, counts: DropCounts, end_s: float) -> None:
+        self.rows += counts.kept
+        mean_s = counts.mean_delay_s(end_s)
+        if mean_s is not None:
+            self.timed += counts.kept
+            self.delay_s += mean_s * counts.kept
+
+
+@dataclass
+class _Watched:
+    """A query, and what is known about it."""
+
+    query: Query
+    stages: tuple[str, ...]
+    goals: Goals | None = None
+    outlet: _Outlet = field(default_factory=_Outlet)
+    entered_s: float | None = None
+    is_judged: bool = False
+
+
+class StageScheduler:
+    """Orders the stages of a running network, and switches strategies where goals ask for it.
+
+    With a strategy by name, all queries are under it. With `optimizer`, each query that states goals starts under round
+    robin, and the runtime optimizer decides; queries without goals stay there. Where goals tolerate an error, it may
+    also put shedders to work, which the network's runner carries out.
+
+    Args:
+        spec: the network, what is known about it, its rates and goals.
+        stages: what it is cut into, each after those it reads.
+        name: a strategy, or `optimizer`.
+        settings: of the optimizer; by default the thesis's, with the priorities of the spec.
+
+    Attributes:
+        turns: who has the turn.
+        master: keeps the strategies.
+        changes: the decisions that changed anything, the latest ones.
+        switches: how often the strategy of each query was changed.
+    """
+
+    def __init__(
+        self, spec: Spec, stages: Sequence[Stage], name: str, settings: OptimizerSettings | None = None
+    ) -> None:
+        strategy = FIRST if name == OPTIMIZER else strategy_named(name).name
+        self.name = name
+        self._network = spec.network
+        self._cut = tuple(stages)
+        known = foreseen(spec.network, spec.statistics, spec.rates, stages)
+        self._meters = {stage_id: CapacityMeter(capacity) for stage_id, capacity in known.items()}
+        self._told = dict(known)
+        self._queries = stage_queries(spec.network, stages)
+        self.master = MasterScheduler(_QUANTUM_S)
+        steps = {stage.id: tuple(step_id(source, stage.id) for source in stage.inputs) for stage in stages}
+        self.turns = Turns(self.master, steps)
+        self.changes: list[Decision] = []
+        self.switches = {query.id: 0 for query in self._queries}
+        self._optimizer = RuntimeOptimizer(self.master, settings or OptimizerSettings(weights=spec.priorities))
+        self._shedders = {query.id: _shedders(spec, query) for query in self._queries} if name == OPTIMIZER else {}
+        self._watched: dict[str, _Watched] = {}
+        for query, job in zip(self._queries, stage_jobs(spec.network, stages, self._queries, known), strict=True):
+            self.master.start(job, strategy)
+            goals = goals_of(spec.network, query) if name == OPTIMIZER else None
+            self._watched[query.id] = _Watched(query, tuple(step.task for step in job.steps), goals)
+        self.master.next({})  # carries the requests out
+        self._shedding: dict[str, dict[str, float]] = {}
+        self._planned: dict[str, float] = {}
+        self._drops: Drops | None = None
+        self._stages: dict[str, RunningStage] = {}
+        self._backlog: Backlog | None = None
+        if name == OPTIMIZER and not any(watched.goals for watched in self._watched.values()):
+            raise InvalidValueError(
+                "the optimizer has no goals to meet",
+                where=f"network {spec.network.name!r}",
+                got="no output with `goals`",
+                expected="goals in the qos of an output",
+                hint="state goals, or name a strategy: " + ", ".join(STRATEGIES),
+            )
+
+    def attach(self, stages: Sequence[RunningStage], backlog: Backlog) -> None:
+        """Look after stages that run."""
+        self._stages = {stage.id: stage for stage in stages}
+        self._backlog = backlog
+
+    def turn(self, stage: RunningStage) -> AbstractContextManager[object]:
+        """What a batch of a stage runs in; the wait ends when the stage is stopped."""
+        return self.turns.turn(stage.id, lambda: stage.query is None or stage.query.isActive)
+
+    @property
+    def decides_drops(self) -> bool:
+        """Whether drops follow from goals."""
+        return self.name == OPTIMIZER
+
+    @property
+    def capacities(self) -> dict[str, StageCapacity]:
+        """What each stage can do, as far as is known."""
+        return {stage_id: meter.capacity for stage_id, meter in self._meters.items()}
+
+    @property
+    def strategies(self) -> dict[str, str]:
+        """The strategy that each query is under."""
+        return {query.id: self.master.strategy_of(query.id) or "" for query in self._queries}
+
+    # --- what batches tell -------------------------------------------------------------------------------------------
+
+    def learn(self, stage: RunningStage, sources: Sequence[DropCounts]) -> None:
+        """A batch of a stage has ended, `stage.last`.
+
+        Args:
+            stage: whose.
+            sources: what came in from its streams and arcs, with arrival times if it went no further.
+        """
+        batch = stage.last
+        if batch is None:
+            return
+        meter = self._meters[stage.id]
+        meter.add(batch)
+        if _differ(meter.capacity, self._told[stage.id]):
+            self._told[stage.id] = meter.capacity
+            for job in stage_jobs(self._network, self._cut, self._queries, self._told):
+                if any(step.task == stage.id for step in job.steps):
+                    self.master.update(job)
+        for watched in self._watched.values():
+            if stage.id not in watched.stages:
+                continue
+            if watched.entered_s is None:
+                watched.entered_s = batch.end_s
+            if stage.plan.outputs:
+                for counts in sources:
+                    watched.outlet.add(counts, batch.end_s)
+
+    # --- goals -------------------------------------------------------------------------------------------------------
+
+    def review(self, now_s: float) -> dict[str, float]:
+        """Let the optimizer look at the queries that are due; give the share to drop at each place, by arc."""
+        for watched in self._watched.values():
+            if watched.goals is not None and not watched.is_judged and self._is_warm(watched, now_s):
+                watched.is_judged, watched.outlet = True, _Outlet(now_s)
+                query = watched.query.id
+                self._optimizer.watch(query, watched.goals, FIRST, self._shedders[query], now_s)
+        if now_s >= self._optimizer.next_s:
+            for decision in self._optimizer.review(now_s, lambda query: self.measure(query, now_s)):
+                self._take_note(decision)
+            del self._optimizer.log[:-_DECISIONS_KEPT]
+        return {arc: share for of_query in self._shedding.values() for arc, share in of_query.items()}
+
+    def drops(self, now_s: float, manager: Manager) -> Drops:
+        """What to drop from now on, after a review; planned anew only if that has changed."""
+        shedding = self.review(now_s)
+        if self._drops is None or shedding != self._planned:
+            plan = PlaceWeightPlanner().plan_with(manager.network, manager.statistics, manager.rates, shedding)
+            self._planned, self._drops = shedding, manager.decision(plan)
+        return self._drops
+
+    def measure(self, query: str, now_s: float) -> dict[Measure, float]:
+        """What has become of a query since the last time, as the optimizer wants to know it.
+
+        Latency is the mean delay of the tuples that its last stages have worked on; where there were none, the longest
+        that anything has waited for a stage. Throughput counts the same tuples.
+        """
+        watched = self._watched[query]
+        outlet, watched.outlet = watched.outlet, _Outlet(now_s)
+        span_s = now_s - outlet.since_s
+        found = {
+            Measure.MEMORY: self.memory_bytes(query, now_s),
+            Measure.THROUGHPUT: outlet.rows / span_s if span_s > 0 else 0.0,
+        }
+        latency_s = outlet.delay_s / outlet.timed if outlet.timed else self._longest_wait_s(watched, now_s)
+        return found if latency_s is None else {Measure.LATENCY: latency_s, **found}
+
+    def memory_bytes(self, query: str, now_s: float) -> float:
+        """What waits for the stages of a query or is being worked on, at sources and on arcs, and its state."""
+        if self._backlog is None:
+            return 0.0
+        found = (self._stages[stage_id] for stage_id in self._watched[query].stages)
+        return sum(self._backlog.held_bytes(stage, now_s) for stage in found)
+
+    def _longest_wait_s(self, watched: _Watched, now_s: float) -> float | None:
+        if self._backlog is None:
+            return None
+        waits_s = [
+            now_s - _begin_s(stage.last)
+            for stage_id in watched.stages
+            if (stage := self._stages.get(stage_id)) is not None and stage.last is not None
+            if stage.unfinished or any(self._backlog.unprocessed(stage, now_s).values())
+        ]
+        return max(waits_s, default=None)
+
+    def _is_warm(self, watched: _Watched, now_s: float) -> bool:
+        if watched.entered_s is None:
+            return False
+        found = [self._stages.get(stage_id) for stage_id in watched.stages]
+        return now_s > watched.entered_s + _WARM_UP_S or all(stage is not None and stage.last for stage in found)
+
+    def _take_note(self, decision: Decision) -> None:
+        if decision.switches:
+            self.switches[decision.query] += 1
+        if decision.switches or decision.shedding != self._shedding.get(decision.query, {}):
+            self.changes.append(decision)
+            del self.changes[:-_DECISIONS_KEPT]
+        self._shedding[decision.query] = dict(decision.shedding)
+
+    # --- the record --------------------------------------------------------------------------------------------------
+
+    def as_document(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "name": self.name,
+            "strategies": self.strategies,
+            "switches": dict(self.switches),
+            "turns": self.turns.given,
+            "waited_s": self.turns.waited_s,
+            "deciding_s": self.turns.deciding_s,
+            "capacities": {name: vars(capacity) for name, capacity in self.capacities.items()},
+            "changes": [decision.as_document() for decision in self.changes],
+            "decisions": [decision.as_document() for decision in self._optimizer.log],
+        }
+
+
+def _shedders(spec: Spec, query: Query) -> tuple[Shedder, ...]:
+    goals = goals_of(spec.network, query)
+    if goals is None:
+        return ()
+    if goals.shed_by is not None:
+        raise InvalidValueError(
+            "shedders that go by values are not there on Spark",
+            where=f"output {query.id!r}",
+            got=f"shed_by {goals.shed_by.column}",
+            expected="random shedders",
+            hint="leave `shed_by` out, or run the spec in the simulator",
+        )
+    mtre = dict.fromkeys(query.outputs, goals.mtre)
+    return drop_places(spec.network, spec.statistics, spec.rates, query.paths, mtre)
+
+
+def _begin_s(batch: StageBatch) -> float:
+    return batch.end_s - batch.duration_s
+
+
+def _differ(one: StageCapacity, other: StageCapacity) -> bool:
+    pairs = zip(astuple(one), astuple(other), strict=True)
+    return any(abs(now - then) > _NEWS * max(then, 1e-12) for now, then in pairs)

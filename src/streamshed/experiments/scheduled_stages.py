@@ -1,0 +1,230 @@
+"""Three paths cut into stages on Spark, and a burst: the same day under each scheduling strategy and the optimizer.
+
+Every run gets the same tuples at the same times, one after the other on one Spark session, and goes on until all of
+them are processed: what a strategy leaves lying counts, too. Nothing is dropped but by the optimizer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
+from streamshed.engines.spark.session import SparkSession
+from streamshed.errors import StreamshedError
+from streamshed.network import Connector, Spec
+from streamshed.qos import Goal, Measure, OverTime
+from streamshed.scheduling import OPTIMIZER, Decision
+
+SIDE_BY_SIDE = "none"
+"""The name of no scheduler: stages run as soon as they can."""
+
+_START_S = 10.0  # until all queries run
+_LONGEST_BACKLOG = 2.0  # so many times its length a day may take until all of it is processed
+_SAMPLE_S = 0.25
+_POINTS = 50
+_OF_PATTERNS = ("pattern", "rate_tps", "calm_tps", "burst_tps", "start_s", "length_s", "phases", "epoch")
+
+
+@dataclass(frozen=True)
+class Burst:
+    """How tuples arrive: at the rates of the spec, `factor` times as fast for a while, and as before.
+
+    >>> Burst(calm_s=10, burst_s=20, factor=3, after_s=5).phases(1000)
+    '1000:10, 3000:20, 1000:5'
+    """
+
+    calm_s: float = 8.0
+    burst_s: float = 16.0
+    factor: float = 3.0
+    after_s: float = 8.0
+
+    @property
+    def length_s(self) -> float:
+        """Of all."""
+        return self.calm_s + self.burst_s + self.after_s
+
+    def phases(self, rate_tps: float) -> str:
+        """For the feeder."""
+        rates = ((1.0, self.calm_s), (self.factor, self.burst_s), (1.0, self.after_s))
+        return ", ".join(f"{factor * rate_tps:.0f}:{seconds:g}" for factor, seconds in rates)
+
+
+@dataclass
+class Scheduled:
+    """A run.
+
+    Attributes:
+        scheduler: its name; `none` for stages side by side.
+        epoch_s: when tuples began to arrive.
+        length_s: for how long they did.
+        delays: by output: (when the batch ended, delay, tuples), of the tuples that its last stage worked on.
+        held: samples of (time, bytes that wait or are being worked on).
+        drops: by arc: (when the batch ended, arrived, dropped).
+        document: what the scheduler did.
+        changes: decisions that changed anything.
+        done_s: when the last tuple was processed; None if some were left.
+    """
+
+    scheduler: str
+    epoch_s: float
+    length_s: float
+    delays: dict[str, list[tuple[float, float, float]]] = field(default_factory=dict)
+    held: list[tuple[float, float]] = field(default_factory=list)
+    drops: dict[str, list[tuple[float, int, int]]] = field(default_factory=dict)
+    document: Mapping[str, Any] = field(default_factory=dict)
+    changes: Sequence[Decision] = ()
+    done_s: float | None = None
+
+    def latency_s(self, *outputs: str) -> float:
+        """The mean delay of the tuples of some outputs; of all if none is named."""
+        found = np.array([point for name in outputs or self.delays for point in self.delays.get(name, ())])
+        return float(np.average(found[:, 1], weights=found[:, 2])) if len(found) else np.nan
+
+    def within(self, output: str, goal_s: float) -> float:
+        """The share of an output's tuples that were no later than a goal."""
+        found = np.array(self.delays.get(output, np.empty((0, 3))))
+        return float(found[found[:, 1] <= goal_s, 2].sum() / found[:, 2].sum()) if len(found) else np.nan
+
+    @property
+    def mean_bytes(self) -> float:
+        """Held on average, while tuples arrived: how long it takes to work off the rest differs."""
+        return float(np.mean([size for at_s, size in self.held if at_s < self.epoch_s + self.length_s]))
+
+    @property
+    def peak_bytes(self) -> float:
+        """Held at most."""
+        return max(size for _, size in self.held)
+
+    @property
+    def dropped(self) -> float:
+        """The largest share that any arc has lost in the whole run."""
+        sums = [(sum(n for _, n, _ in rows), sum(lost for _, _, lost in rows)) for rows in self.drops.values()]
+        return max((lost / arrived for arrived, lost in sums if arrived), default=0.0)
+
+    @property
+    def most_dropped(self) -> float:
+        """The largest share of a batch that was dropped."""
+        return max((lost / n for rows in self.drops.values() for _, n, lost in rows if n), default=0.0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; times are seconds since tuples began to arrive."""
+        return {
+            "scheduler": self.scheduler,
+            "latency_s": {output: self.latency_s(output) for output in self.delays},
+            "mean_latency_s": self.latency_s(),
+            "mean_bytes": self.mean_bytes,
+            "peak_bytes": self.peak_bytes,
+            "dropped": self.dropped,
+            "most_dropped": self.most_dropped,
+            "done_s": None if self.done_s is None else self.done_s - self.epoch_s,
+            "held": [(at_s - self.epoch_s, size) for at_s, size in self.held],
+            "document": dict(self.document),
+        }
+
+
+def fed(spec: Spec, burst: Burst, epoch_s: float) -> Spec:
+    """The spec with its streams fed as told, and its answers thrown away."""
+
+    def source(stream_id: str, given: Mapping[str, str]) -> Connector:
+        kept = {key: text for key, text in given.items() if key not in _OF_PATTERNS}
+        phases = burst.phases(spec.rates[stream_id])
+        return Connector("feeder", {**kept, "pattern": "phases", "phases": phases, "epoch": f"{epoch_s:.3f}"})
+
+    streams = tuple(
+        replace(stream, source=source(stream.id, stream.source.options if stream.source else {}))
+        for stream in spec.network.streams
+    )
+    outputs = tuple(replace(output, sink=Connector("noop")) for output in spec.network.outputs)
+    return replace(spec, network=replace(spec.network, streams=streams, outputs=outputs))
+
+
+def with_goal(spec: Spec, output: str, latency_s: float) -> Spec:
+    """The spec with another latency goal for an output that has one."""
+
+    def goals_of(given: Any) -> Any:
+        before = given.measures[Measure.LATENCY]
+        goal = Goal(OverTime.of([(0.0, latency_s)]), before.priority)
+        return replace(given, measures={**given.measures, Measure.LATENCY: goal})
+
+    outputs = tuple(
+        replace(one, qos=replace(one.qos, goals=goals_of(one.qos.goals))) if one.id == output else one
+        for one in spec.network.outputs
+    )
+    return replace(spec, network=replace(spec.network, outputs=outputs))
+
+
+def play(
+    spark: SparkSession,
+    spec: Spec,
+    scheduler: str,
+    burst: Burst,
+    directory: Path,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Scheduled:
+    """Play a day, and wait until all of it is processed.
+
+    Args:
+        spark: the session.
+        spec: a network with feeders.
+        scheduler: a strategy, `optimizer`, or `none`.
+        burst: what arrives.
+        directory: for checkpoints, arcs, control line and ledger.
+        progress: is told of every decision that changes anything.
+    """
+    epoch_s = time.time() + _START_S
+    of_day = fed(spec, burst, epoch_s)
+    run = Scheduled(scheduler, epoch_s, burst.length_s, drops={stream.id: [] for stream in of_day.network.streams})
+
+    def take(batch: NetworkBatch) -> None:
+        end_s = batch.sample.time_s
+        for arc, counts in batch.counts.items():
+            if arc in run.drops:
+                run.drops[arc].append((end_s, counts.arrived, counts.dropped))
+            if batch.stage in runner.network.nodes and counts.arrivals_s and ends[batch.stage]:
+                quantiles = [(k + 0.5) / _POINTS for k in range(_POINTS)]
+                points = [(end_s, counts.delay_s(q, end_s) or 0.0, counts.kept / _POINTS) for q in quantiles]
+                run.delays.setdefault(batch.stage, []).extend(points)
+
+    runner = NetworkRunner(
+        spark,
+        of_day,
+        directory,
+        target_s=3600.0,
+        shed=scheduler == OPTIMIZER,
+        per_output=True,
+        scheduler=None if scheduler == SIDE_BY_SIDE else scheduler,
+        on_batch=take,
+    )
+    ends = {stage.id: bool(stage.plan.outputs) for stage in runner.stages}
+    with runner:
+        runner.start()
+        told = 0
+        while (now_s := time.time()) < epoch_s + (1 + _LONGEST_BACKLOG) * burst.length_s:
+            if not runner.is_active:
+                raise runner.failure or StreamshedError("a query was stopped", where="run")
+            if now_s >= epoch_s:
+                run.held.append((now_s, sum(runner.backlog.held_bytes(stage, now_s) for stage in runner.stages)))
+            if runner.scheduler is not None:
+                for decision in runner.scheduler.changes[told:]:
+                    progress(str(decision))
+                    told += 1
+            if now_s > epoch_s + burst.length_s and _is_done(runner, now_s):
+                run.done_s = now_s
+                break
+            time.sleep(_SAMPLE_S)
+        if runner.scheduler is not None:
+            run.document, run.changes = runner.scheduler.as_document(), tuple(runner.scheduler.changes)
+    return run
+
+
+def _is_done(runner: NetworkRunner, now_s: float) -> bool:
+    """Whether nothing waits any more."""
+    return not any(
+        stage.unfinished or any(runner.backlog.unprocessed(stage, now_s).values()) for stage in runner.stages
+    )
