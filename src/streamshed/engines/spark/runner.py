@@ -32,7 +32,7 @@ from streamshed.engines.spark.loop import batch_sample
 from streamshed.engines.spark.monitor import BatchReport, DropCounts
 from streamshed.engines.spark.passes import SlowestWay
 from streamshed.engines.spark.ranks import location_rank
-from streamshed.engines.spark.scheduler import StageScheduler
+from streamshed.engines.spark.scheduler import MONITORING, StageScheduler
 from streamshed.engines.spark.stage import RunningStage, StageBatch, Turn, at_once
 from streamshed.errors import InvalidValueError, StreamshedError
 from streamshed.manager import Decision, Manager
@@ -166,7 +166,7 @@ class NetworkRunner(Closing):
         self.sinks = Sinks(spec.network.outputs, self.directory / "outputs", outboxes)
         self._inboxes = dict(inboxes or {})
         cut = stages(spec.network, together=not per_output)
-        settings = optimizer or OptimizerSettings(weights=spec.priorities)
+        settings = optimizer or OptimizerSettings(MONITORING, weights=spec.priorities)
         settings = replace(settings, may_shed=settings.may_shed and shed)
         self.scheduler = StageScheduler(spec, cut, scheduler, settings) if scheduler is not None else None
         queues = {stage.id: self._queue(stage, cut) for stage in cut if stage.is_durable}
@@ -347,7 +347,8 @@ class NetworkRunner(Closing):
 
     def _follow_goals(self, time_s: float) -> dict[str, float]:
         assert self.scheduler is not None
-        return self._carry_out(self.scheduler.drops(time_s, self.manager))
+        drops = self.scheduler.drops(time_s, self.manager)
+        return self._carry_out(drops) if drops is not None else {}
 
     def _carry_out(self, decision: Decision) -> dict[str, float]:
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass, field
@@ -25,6 +26,7 @@ from streamshed.scheduling import (
     STRATEGIES,
     Decision,
     MasterScheduler,
+    Monitoring,
     OptimizerSettings,
     RuntimeOptimizer,
     StageCapacity,
@@ -39,7 +41,11 @@ from streamshed.shedding import Shedder
 FIRST = "round-robin"
 """What the optimizer starts with."""
 
+MONITORING = Monitoring(max_s=5.0)
+"""How often it looks: where goals do not change, the thesis's bounds would let it sleep through a burst."""
+
 _QUANTUM_S = 0.5  # of a stage, for sharing the time out among strategies: about a micro-batch
+_LATEST = 10  # batches
 _FORGETTING = 0.9  # of a stage's earlier batches, when one more has ended
 _NEWS = 0.1  # a change of a capacity by so much is told to the strategies
 _WARM_UP_S = 30.0  # a query is old enough to be judged when all its stages have ended a batch, or after so long
@@ -49,6 +55,9 @@ _DECISIONS_KEPT = 200
 class CapacityMeter:
     """What a stage can do, from its batches: the cost of a row as the control loop identifies it, without the fixed
     cost of a batch. With that, a stage would look slow only because it has had little to do.
+
+    Where batches of all sizes happen to take equally long, a row would cost nothing. So it costs at least a third of
+    what it did in the best of the latest batches, all told.
 
     >>> meter = CapacityMeter(StageCapacity(1.0, 1.0, 8.0))
     >>> for rows in (2, 2, 100, 300, 200):
@@ -60,17 +69,20 @@ class CapacityMeter:
     def __init__(self, foreseen: StageCapacity) -> None:
         self.capacity = foreseen
         self._estimator = CostEstimator(_FORGETTING)
+        self._all_told_s: deque[float] = deque(maxlen=_LATEST)
         self._rows = self._passed_on = self._passed_bytes = 0.0
 
     def add(self, batch: StageBatch) -> None:
         """A batch has ended."""
         self._estimator.observe(batch.rows, batch.rows, batch.worked_s)
         cost = self._estimator.cost
+        if self._estimator.batches and batch.rows:
+            self._all_told_s.append(batch.worked_s / batch.rows)
         self._rows = _FORGETTING * self._rows + batch.rows
         self._passed_on = _FORGETTING * self._passed_on + batch.passed_on
         self._passed_bytes = _FORGETTING * self._passed_bytes + batch.passed_bytes
         self.capacity = StageCapacity(
-            self.capacity.cost_s if cost is None else cost.read_s + cost.process_s,
+            self.capacity.cost_s if cost is None else max(cost.read_s + cost.process_s, min(self._all_told_s) / 3),
             self._passed_on / self._rows if self._rows else self.capacity.selectivity,
             self._passed_bytes / self._passed_on if self._passed_on else self.capacity.row_bytes,
         )
@@ -116,7 +128,7 @@ class StageScheduler:
         spec: the network, what is known about it, its rates and goals.
         stages: what it is cut into, each after those it reads.
         name: a strategy, or `optimizer`.
-        settings: of the optimizer; by default the thesis's, with the priorities of the spec.
+        settings: of the optimizer; by default it looks every five seconds, with the priorities of the spec.
 
     Attributes:
         turns: who has the turn.
@@ -141,7 +153,9 @@ class StageScheduler:
         self.turns = Turns(self.master, steps)
         self.changes: list[Decision] = []
         self.switches = {query.id: 0 for query in self._queries}
-        self._optimizer = RuntimeOptimizer(self.master, settings or OptimizerSettings(weights=spec.priorities))
+        self._optimizer = RuntimeOptimizer(
+            self.master, settings or OptimizerSettings(MONITORING, weights=spec.priorities)
+        )
         self._shedders = {query.id: _shedders(spec, query) for query in self._queries} if name == OPTIMIZER else {}
         self._watched: dict[str, _Watched] = {}
         for query, job in zip(self._queries, stage_jobs(spec.network, stages, self._queries, known), strict=True):
@@ -230,10 +244,10 @@ class StageScheduler:
             del self._optimizer.log[:-_DECISIONS_KEPT]
         return {arc: share for of_query in self._shedding.values() for arc, share in of_query.items()}
 
-    def drops(self, now_s: float, manager: Manager) -> Drops:
-        """What to drop from now on, after a review; planned anew only if that has changed."""
+    def drops(self, now_s: float, manager: Manager) -> Drops | None:
+        """What to drop from now on, after a review; None as long as nothing had to be dropped."""
         shedding = self.review(now_s)
-        if self._drops is None or shedding != self._planned:
+        if shedding != self._planned:
             plan = PlaceWeightPlanner().plan_with(manager.network, manager.statistics, manager.rates, shedding)
             self._planned, self._drops = shedding, manager.decision(plan)
         return self._drops
