@@ -176,9 +176,9 @@ def _of_different(found: Measured) -> list[Claim]:
     tight_s = found.lengths.tighten_s
     after = [decision for decision in switches(runs[OPTIMIZER]) if decision.time_s + 1 >= tight_s]
     greatest = float(track(runs[OPTIMIZER]).memory_bytes.max())
-    pressed = [decision for decision in decisions(found.pressed) if decision.time_s + 1 >= tight_s]
-    missed = [decision for decision in pressed if decision.measured.get(Measure.MEMORY, 0.0) > TIGHT_BYTES]
-    moved = [decision for decision in pressed if decision.switches]
+    pressed = track(found.pressed)
+    missed_s = int((pressed.memory_bytes[pressed.time_s > tight_s] > TIGHT_BYTES).sum())
+    moved = [decision for decision in switches(found.pressed) if decision.time_s + 1 >= tight_s]
     broken = float(track(found.same["segment"]).latency_s.max())
     difference = _difference(later[OPTIMIZER], later["path-capacity"])
     return [
@@ -199,9 +199,9 @@ def _of_different(found: Measured) -> list[Claim]:
         judged(
             f"Section {PRESSED}: memory beyond its goal does not move it, where segment would break latency",
             "The same: latency must be satisfied, memory is not cared for.",
-            f"Looks with memory beyond 1 MB: {len(missed)}; switches after {tight_s:g} s: {len(moved)}; latency under "
+            f"Memory is beyond 1 MB for {missed_s} s; switches after {tight_s:g} s: {len(moved)}; latency under "
             f"segment reaches {broken:.1f} s",
-            bool(missed) and not moved and broken > LATENCY_S,
+            missed_s > 0 and not moved and broken > LATENCY_S,
             otherwise="between bursts latency is satisfied by far and counts little, or memory was never violated.",
         ),
         judged(
