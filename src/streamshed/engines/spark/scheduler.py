@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -10,6 +11,7 @@ from typing import Any
 
 from streamshed.control.cost import CostEstimator
 from streamshed.engines.spark.backlog import Backlog
+from streamshed.engines.spark.control_line import LEVELS
 from streamshed.engines.spark.monitor import DropCounts
 from streamshed.engines.spark.stage import RunningStage, StageBatch
 from streamshed.engines.spark.turns import Turns
@@ -242,7 +244,12 @@ class StageScheduler:
             for decision in self._optimizer.review(now_s, lambda query: self.measure(query, now_s)):
                 self._take_note(decision)
             del self._optimizer.log[:-_DECISIONS_KEPT]
-        return {arc: share for of_query in self._shedding.values() for arc, share in of_query.items()}
+        # Thresholds have steps, and the next one up would be beyond the tolerable error.
+        return {
+            arc: math.floor(share * LEVELS) / LEVELS
+            for of_query in self._shedding.values()
+            for arc, share in of_query.items()
+        }
 
     def drops(self, now_s: float, manager: Manager) -> Drops | None:
         """What to drop from now on, after a review; None as long as nothing had to be dropped."""
