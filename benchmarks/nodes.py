@@ -32,7 +32,8 @@ TARGET_S = 10.0
 CALM_TPS = 300.0
 CALIBRATION_TPS = 1500.0
 FACTOR = 3.0
-START_S, WARM_S, SETTLE_S, MEASURE_S = 40.0, 80.0, 35.0, 60.0
+START_S, WARM_S, SETTLE_S, MEASURE_S = 40.0, 80.0, 60.0, 60.0
+KILL_SETTLE_S = 35.0
 AWAY_S, BACK_S = 25.0, 90.0
 
 
@@ -99,7 +100,7 @@ def _play(mode: str, rate_tps: float, place: Path) -> dict[str, Any]:
     try:
         for child in children.values():
             child.start()
-        watch(epoch_s + WARM_S + SETTLE_S)
+        watch(epoch_s + WARM_S + (KILL_SETTLE_S if mode == "kill" else SETTLE_S))
         before = history[-1]
         kill_s = None
         if mode == "kill":

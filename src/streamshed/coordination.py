@@ -173,7 +173,7 @@ class LastingRate:
     """
 
     _GAIN, _SETPOINT, _MEMORY, _RETURN = 0.1, 0.95, 0.8, 0.03
-    _LITTLE, _ABOUT, _TOO_MUCH = 0.7, 0.9, 1.15
+    _LITTLE, _ABOUT, _TOO_MUCH = 0.5, 0.75, 1.15
     _LEAST, _MOST = 0.5, 3.0
 
     def __init__(self) -> None:

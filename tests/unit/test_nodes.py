@@ -270,7 +270,7 @@ def test_a_modest_table_grows_and_a_bold_one_shrinks() -> None:
         rate.observe(fill=0.5, dropped=0.0, used=1.0)
     assert rate.factor == 3.0
     rate.observe(fill=1.0, dropped=0.5, used=2.0)  # the parent does not keep to the table
-    rate.observe(fill=0.1, dropped=0.0, used=0.8)  # not all is used that it may send
+    rate.observe(fill=0.1, dropped=0.0, used=0.6)  # not all is used that it may send
     assert rate.factor == 3.0
     for _ in range(200):
         rate.observe(fill=0.1, dropped=0.0, used=0.1)
