@@ -184,13 +184,14 @@ class NetworkRunner(Closing):
         self._locations = {location.arc: location for location in self.manager.locations}
         self._decisions: dict[tuple[float, ...], Decision] = {}
         self._lock = threading.Lock()
+        self._failed = threading.Event()
         self.gate = Gate(
             spark,
             self.directory / "control",
             size=max(1, len(self._locations)),
             decide=self._follow_goals if scheduler == OPTIMIZER else self._decide if shed else None,
             on_batch=self._on_batch,
-            on_failure=lambda: threading.Thread(target=self._stop, name="streamshed-stop", daemon=True).start(),
+            on_failure=self._on_failure,
         )
 
     def start(self) -> None:
@@ -211,6 +212,9 @@ class NetworkRunner(Closing):
                 raise StreamshedError("no drop is in the query", where=f"stage {stage.id!r}")
             stage.resume(self.gate.accounts.accounted(stage.gated))
             stage.wait_for_sources(_SOURCES_S)
+            if self._failed.is_set():  # whoever stops the stages may have come before this one had started
+                self._stop()
+                return
 
     @property
     def is_active(self) -> bool:
@@ -245,6 +249,11 @@ class NetworkRunner(Closing):
         """Stop the queries and the loop."""
         self._stop()
         self.gate.close()
+
+    def _on_failure(self) -> None:
+        """A query has died: stop the others, but not from a listener's thread."""
+        self._failed.set()
+        threading.Thread(target=self._stop, name="streamshed-stop", daemon=True).start()
 
     def _stop(self) -> None:
         for stage in self.stages:
