@@ -237,7 +237,15 @@ def test_going_on_after_crashes(spark: SparkSession, tmp_path: Path, truth: Data
 
 
 @pytest.mark.parametrize("dying", ["travelling", "all outputs"])
-def test_a_stage_that_dies_stops_the_others(spark: SparkSession, tmp_path: Path, dying: str) -> None:
+def test_a_stage_that_dies_stops_the_others(
+    spark: SparkSession, tmp_path: Path, dying: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait_for_death(stage: RunningStage, _: float) -> None:
+        if stage.id == dying:  # before the next one is started
+            wait_for(lambda: not stage.is_active, "it to die")
+
+    monkeypatch.setattr(RunningStage, "wait_for_sources", wait_for_death)
+
     def turn(stage: RunningStage) -> Any:
         if stage.id == dying:
             raise RuntimeError("no turn for me")
