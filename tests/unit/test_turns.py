@@ -111,13 +111,14 @@ def test_one_at_a_time_in_the_order_of_the_strategy() -> None:
     players.come("slow")  # nobody else is ready: it is not held back
     players.come("last", "fast")
     assert players.order == ["slow"]
-    players.go("slow", then="fast")
+    players.go("slow", then="last")  # nearest to the end: what `fast` hands on comes too late for this turn
     players.come("slow")
-    players.go("fast", then="last")  # the rest of the path, before the other one
-    players.go("last", then="slow")
+    players.go("last", then="fast")  # the rest of the path, before the other one
+    players.go("fast", then="slow")
     players.go("slow", then=None)
     players.join()
     assert players.turns.given == 4
+    assert set(players.turns.used_s) == {"slow", "fast", "last"}
     assert players.turns.ready == ()
 
 
@@ -156,13 +157,11 @@ def test_nobody_waits_for_ever() -> None:
     players.come("slow")
     clock.now_s += 1.0
     players.come("fast")
-    players.go("last", then="fast")  # the faster path, although the other one has waited longer
+    players.go("last", then="fast")  # the rest of the faster path, although the other one has waited longer
     clock.now_s += 40.0
     players.come("last")
-    players.go("fast", then="last")  # the rest of the path
-    players.come("fast")
-    clock.now_s += 1.0
-    players.go("last", then="slow")
+    players.go("fast", then="slow")
+    players.go("slow", then="last")
     players.join()
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass, field
 from typing import Any
 
-from streamshed.control.cost import CostEstimator
 from streamshed.engines.spark.backlog import Backlog
+from streamshed.engines.spark.capacity import CapacityMeter
 from streamshed.engines.spark.control_line import LEVELS
 from streamshed.engines.spark.monitor import DropCounts
 from streamshed.engines.spark.stage import RunningStage, StageBatch
@@ -47,47 +47,9 @@ MONITORING = Monitoring(max_s=5.0)
 """How often it looks: where goals do not change, the thesis's bounds would let it sleep through a burst."""
 
 _QUANTUM_S = 0.5  # of a stage, for sharing the time out among strategies: about a micro-batch
-_LATEST = 10  # batches
-_FORGETTING = 0.9  # of a stage's earlier batches, when one more has ended
 _NEWS = 0.1  # a change of a capacity by so much is told to the strategies
 _WARM_UP_S = 30.0  # a query is old enough to be judged when all its stages have ended a batch, or after so long
 _DECISIONS_KEPT = 200
-
-
-class CapacityMeter:
-    """What a stage can do, from its batches: the cost of a row as the control loop identifies it, without the fixed
-    cost of a batch. With that, a stage would look slow only because it has had little to do.
-
-    Where batches of all sizes happen to take equally long, a row would cost nothing. So it costs at least a third of
-    what it did in the best of the latest batches, all told.
-
-    >>> meter = CapacityMeter(StageCapacity(1.0, 1.0, 8.0))
-    >>> for rows in (2, 2, 100, 300, 200):
-    ...     meter.add(StageBatch(0, rows, 10.0, 0.0, 0.2 + 0.002 * rows, passed_on=rows // 2, passed_bytes=rows * 10))
-    >>> [round(float(number), 3) for number in astuple(meter.capacity)]
-    [0.002, 0.5, 20.0]
-    """
-
-    def __init__(self, foreseen: StageCapacity) -> None:
-        self.capacity = foreseen
-        self._estimator = CostEstimator(_FORGETTING)
-        self._all_told_s: deque[float] = deque(maxlen=_LATEST)
-        self._rows = self._passed_on = self._passed_bytes = 0.0
-
-    def add(self, batch: StageBatch) -> None:
-        """A batch has ended."""
-        self._estimator.observe(batch.rows, batch.rows, batch.worked_s)
-        cost = self._estimator.cost
-        if self._estimator.batches and batch.rows:
-            self._all_told_s.append(batch.worked_s / batch.rows)
-        self._rows = _FORGETTING * self._rows + batch.rows
-        self._passed_on = _FORGETTING * self._passed_on + batch.passed_on
-        self._passed_bytes = _FORGETTING * self._passed_bytes + batch.passed_bytes
-        self.capacity = StageCapacity(
-            self.capacity.cost_s if cost is None else max(cost.read_s + cost.process_s, min(self._all_told_s) / 3),
-            self._passed_on / self._rows if self._rows else self.capacity.selectivity,
-            self._passed_bytes / self._passed_on if self._passed_on else self.capacity.row_bytes,
-        )
 
 
 @dataclass
@@ -137,6 +99,7 @@ class StageScheduler:
         master: keeps the strategies.
         changes: the decisions that changed anything, the latest ones.
         switches: how often the strategy of each query was changed.
+        optimizing_s: processor time that looking at queries and deciding for them took.
     """
 
     def __init__(
@@ -155,6 +118,7 @@ class StageScheduler:
         self.turns = Turns(self.master, steps)
         self.changes: list[Decision] = []
         self.switches = {query.id: 0 for query in self._queries}
+        self.optimizing_s = 0.0
         self._optimizer = RuntimeOptimizer(
             self.master, settings or OptimizerSettings(MONITORING, weights=spec.priorities)
         )
@@ -253,10 +217,12 @@ class StageScheduler:
 
     def drops(self, now_s: float, manager: Manager) -> Drops | None:
         """What to drop from now on, after a review; None as long as nothing had to be dropped."""
+        begin_s = time.thread_time()
         shedding = self.review(now_s)
         if shedding != self._planned:
             plan = PlaceWeightPlanner().plan_with(manager.network, manager.statistics, manager.rates, shedding)
             self._planned, self._drops = shedding, manager.decision(plan)
+        self.optimizing_s += time.thread_time() - begin_s
         return self._drops
 
     def measure(self, query: str, now_s: float) -> dict[Measure, float]:
@@ -318,6 +284,8 @@ class StageScheduler:
             "turns": self.turns.given,
             "waited_s": self.turns.waited_s,
             "deciding_s": self.turns.deciding_s,
+            "optimizing_s": self.optimizing_s,
+            "used_s": dict(self.turns.used_s),
             "capacities": {name: vars(capacity) for name, capacity in self.capacities.items()},
             "changes": [decision.as_document() for decision in self.changes],
             "decisions": [decision.as_document() for decision in self._optimizer.log],
