@@ -124,7 +124,7 @@ def test_contract_every_step_gets_its_turn_and_nobody_else(name: str) -> None:
     assert strategy.next(waiting) is None
     strategy.remove("q")
     assert strategy.next({"s->left": 5.0}) is None
-    assert strategy.operators == 1
+    assert strategy.weight == 1
 
 
 def test_unknown_names_are_refused() -> None:
@@ -176,6 +176,19 @@ def test_master_shares_time_among_strategies_by_their_operators() -> None:
         master.spent(0.01)
         time_s[turn.job] += 1
     assert time_s == {"three": 300, "one": 100}
+
+
+def test_master_shares_time_by_what_queries_count() -> None:
+    master = MasterScheduler(quantum_s=0.01)
+    master.start(Job("urgent", ((step("x", 0.01),),), weight=1.0), "path-capacity")
+    master.start(Job("other", ((step("w", 0.01),),), weight=0.25), "round-robin")
+    time_s: Counter[str] = Counter()
+    for _ in range(400):
+        turn = master.next({"x": 5.0, "w": 5.0})
+        assert turn is not None
+        master.spent(0.01)
+        time_s[turn.job] += 1
+    assert time_s["other"] == pytest.approx(80, abs=2)
 
 
 def test_master_gives_the_rest_of_its_time_to_others_if_a_strategy_has_nothing_to_do() -> None:

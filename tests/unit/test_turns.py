@@ -296,10 +296,12 @@ def scheduler(spec: Spec, name: str = "optimizer", **settings: Any) -> tuple[Sta
     return made, running
 
 
-def feed(made: StageScheduler, running: dict[str, FakeStage], end_s: float, delay_s: float) -> None:
+def feed(
+    made: StageScheduler, running: dict[str, FakeStage], end_s: float, delay_s: float, duration_s: float = 5.0
+) -> None:
     """A batch of every stage, of which the last one tells the delay."""
     for stage in running.values():
-        stage.last = StageBatch(1, 100, 5.0, end_s, worked_s=0.1, passed_on=50, passed_bytes=800)
+        stage.last = StageBatch(1, 100, duration_s, end_s, worked_s=0.1, passed_on=50, passed_bytes=800)
         arrivals = (end_s - delay_s,) * 8 if stage.plan.outputs else ()
         made.learn(cast("Any", stage), [DropCounts(100, 0, 100, arrivals)])
 
@@ -326,6 +328,25 @@ def test_strategies_first_then_shedding_within_the_tolerable_error() -> None:
     document = made.as_document()
     assert document["switches"] == {"alarms": 1, "audit": 0}
     assert len(document["changes"]) == 3
+
+
+def test_a_new_strategy_is_judged_by_what_came_in_under_it() -> None:
+    made, running = scheduler(parse_spec(SPEC))
+    feed(made, running, 1.0, 0.5, duration_s=0.5)
+    made.review(1.0)
+    feed(made, running, 3.0, 5.0, duration_s=0.5)
+    assert made.review(3.0) == {}
+    assert made.switches["alarms"] == 1
+    feed(made, running, 5.0, 4.0, duration_s=0.5)  # came in before
+    assert made.review(5.0) == {}
+    feed(made, running, 7.0, 3.0, duration_s=0.5)  # it did not help
+    assert made.review(7.0) == {"a": 76 / 256}
+
+
+def test_a_query_counts_as_much_as_the_most_urgent_of_its_goals() -> None:
+    made, _ = scheduler(parse_spec(SPEC))
+    strategies = {job.id: job for strategy in made.master._schedulers.values() for job in strategy.jobs.values()}
+    assert {name: job.weight for name, job in strategies.items()} == {"alarms": 1.0, "audit": 0.5}
 
 
 def test_it_does_not_shed_where_that_is_forbidden() -> None:

@@ -40,10 +40,10 @@ class Burst:
     '1000:10, 3000:20, 1000:5'
     """
 
-    calm_s: float = 6.0
-    burst_s: float = 14.0
+    calm_s: float = 5.0
+    burst_s: float = 13.0
     factor: float = 3.0
-    after_s: float = 8.0
+    after_s: float = 6.0
 
     @property
     def length_s(self) -> float:
@@ -90,9 +90,11 @@ class Scheduled:
     def quantile_s(self, share: float, *outputs: str) -> float:
         """The delay that so many of the tuples of some outputs did not exceed; of all if none is named."""
         found = self._points(outputs)
+        if not len(found):
+            return np.nan
         found = found[np.argsort(found[:, 1])]
         reached = np.cumsum(found[:, 2])
-        return float(found[np.searchsorted(reached, share * reached[-1]), 1]) if len(found) else np.nan
+        return float(found[np.searchsorted(reached, share * reached[-1]), 1])
 
     def within(self, output: str, goal_s: float) -> float:
         """The share of an output's tuples that were no later than a goal."""

@@ -30,6 +30,8 @@ def strategy_named(name: str) -> type[Strategy]:
 class MasterScheduler:
     """Goes around the strategies and gives each a time in proportion to its operators (algorithm 3).
 
+    Queries may count differently there (`Job.weight`); in the thesis all count the same.
+
     Requests to start a query, to change its strategy, to update or to stop it are queued, and carried out between two
     rounds, when no operator runs. Time that a strategy cannot use goes to the others at once, but it is not lost: a
     strategy with nothing to do for a moment has it when there is something again, up to two rounds' worth. Whoever took
@@ -107,7 +109,7 @@ class MasterScheduler:
         return None
 
     def _round_s(self, name: str) -> float:
-        return self.quantum_s * self._schedulers[name].operators
+        return self.quantum_s * self._schedulers[name].weight
 
     def _allot(self, rounds: int) -> None:
         """Begin so many rounds, of which all but the last one go by at once, with nobody to run in them."""
