@@ -320,7 +320,7 @@ def test_strategies_first_then_shedding_within_the_tolerable_error() -> None:
         seen.append((made.strategies["alarms"], shedding))
     assert [strategy for strategy, _ in seen] == ["path-capacity"] * 5
     most = {"a": 76 / 256}  # the step below 0.3
-    assert [shedding for _, shedding in seen] == [{}, most, most, {}, {}]
+    assert [shedding for _, shedding in seen] == [{}, {}, most, {}, {}], "a new strategy is given time first"
     assert made.strategies["audit"] == "round-robin", "a query without goals stays where it is"
     assert made.switches == {"alarms": 1, "audit": 0}
     told = [str(decision) for decision in made.changes]
@@ -337,7 +337,7 @@ def test_a_new_strategy_is_judged_by_what_came_in_under_it() -> None:
     feed(made, running, 3.0, 5.0, duration_s=0.5)
     assert made.review(3.0) == {}
     assert made.switches["alarms"] == 1
-    feed(made, running, 5.0, 4.0, duration_s=0.5)  # came in before
+    feed(made, running, 5.0, 4.0, duration_s=4.5)  # came in before, and waited before
     assert made.review(5.0) == {}
     feed(made, running, 7.0, 3.0, duration_s=0.5)  # it did not help
     assert made.review(7.0) == {"a": 76 / 256}

@@ -19,7 +19,6 @@ from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
 from streamshed.engines.spark.session import SparkSession
 from streamshed.errors import StreamshedError
 from streamshed.network import Connector, Spec
-from streamshed.qos import Goal, Measure, OverTime
 from streamshed.scheduling import OPTIMIZER, Decision
 
 SIDE_BY_SIDE = "none"
@@ -176,21 +175,6 @@ def fed(spec: Spec, burst: Burst, epoch_s: float) -> Spec:
     )
     outputs = tuple(replace(output, sink=Connector("noop")) for output in spec.network.outputs)
     return replace(spec, network=replace(spec.network, streams=streams, outputs=outputs))
-
-
-def with_goal(spec: Spec, output: str, latency_s: float) -> Spec:
-    """The spec with another latency goal for an output that has one."""
-
-    def goals_of(given: Any) -> Any:
-        before = given.measures[Measure.LATENCY]
-        goal = Goal(OverTime.of([(0.0, latency_s)]), before.priority)
-        return replace(given, measures={**given.measures, Measure.LATENCY: goal})
-
-    outputs = tuple(
-        replace(one, qos=replace(one.qos, goals=goals_of(one.qos.goals))) if one.id == output else one
-        for one in spec.network.outputs
-    )
-    return replace(spec, network=replace(spec.network, outputs=outputs))
 
 
 def play(

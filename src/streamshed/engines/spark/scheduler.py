@@ -243,8 +243,8 @@ class StageScheduler:
         """What has become of a query since the last time, as the optimizer wants to know it.
 
         Latency is the mean delay of the tuples that its last stages have worked on, those of batches that came in after
-        the latest change of strategy; where there were none, the longest that anything has waited for a stage.
-        Throughput counts all tuples.
+        the latest change of strategy; where there were none, the longest that anything has waited for a stage since
+        then. Throughput counts all tuples.
         """
         watched = self._watched[query]
         outlet, watched.outlet = watched.outlet, _Outlet(now_s)
@@ -267,7 +267,7 @@ class StageScheduler:
         if self._backlog is None:
             return None
         waits_s = [
-            now_s - _begin_s(stage.last)
+            now_s - max(_begin_s(stage.last), watched.changed_s)
             for stage_id in watched.stages
             if (stage := self._stages.get(stage_id)) is not None and stage.last is not None
             if stage.unfinished or any(self._backlog.unprocessed(stage, now_s).values())
