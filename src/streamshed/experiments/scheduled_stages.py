@@ -19,6 +19,7 @@ from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
 from streamshed.engines.spark.session import SparkSession
 from streamshed.errors import StreamshedError
 from streamshed.network import Connector, Spec
+from streamshed.qos import Goals, Measure, OverTime
 from streamshed.scheduling import OPTIMIZER, Decision
 
 SIDE_BY_SIDE = "none"
@@ -175,6 +176,22 @@ def fed(spec: Spec, burst: Burst, epoch_s: float) -> Spec:
     )
     outputs = tuple(replace(output, sink=Connector("noop")) for output in spec.network.outputs)
     return replace(spec, network=replace(spec.network, streams=streams, outputs=outputs))
+
+
+def with_goal(spec: Spec, output: str, *points: tuple[float, float]) -> Spec:
+    """The spec with another latency goal over time for an output that has one."""
+
+    def changed(given: Goals | None) -> Goals | None:
+        if given is None or Measure.LATENCY not in given.measures:
+            return given
+        goal = replace(given.measures[Measure.LATENCY], graph=OverTime.of(points))
+        return replace(given, measures={**given.measures, Measure.LATENCY: goal})
+
+    outputs = tuple(
+        replace(one, qos=replace(one.qos, goals=changed(one.qos.goals))) if one.id == output else one
+        for one in spec.network.outputs
+    )
+    return replace(spec, network=replace(spec.network, outputs=outputs))
 
 
 def play(
