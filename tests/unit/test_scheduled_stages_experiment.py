@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
-from streamshed.experiments.scheduled_stages import Scheduled
+from streamshed.experiments.scheduled_stages import Scheduled, with_goal
+from streamshed.network import load_spec
+from streamshed.qos import Measure, Priority
 
 RUN = Scheduled(
     "segment",
@@ -47,3 +50,16 @@ def test_bytes_drops_and_the_cost_of_decisions() -> None:
     assert RUN.dropped_while_shedding("tickets") == 0.0
     assert RUN.cost_share == pytest.approx(0.12 / 12)
     assert RUN.to_json()["done_s"] == 12.0
+
+
+def test_a_goal_over_time_in_place_of_another() -> None:
+    spec = load_spec(Path(__file__).parents[2] / "examples" / "three_paths.yaml")
+    found = with_goal(spec, "alarms", (0.0, 2.0), (15.0, 9.0))
+    changed = {output.id: output.qos.goals for output in found.network.outputs}
+    assert changed["alarms"] is not None
+    goal = changed["alarms"].measures[Measure.LATENCY]
+    assert (goal.graph(0.0), goal.graph(15.0), goal.priority) == (2.0, 9.0, Priority.MUST_SATISFY)
+    assert changed["alarms"].mtre == 0.3
+    assert {name: goals for name, goals in changed.items() if name != "alarms"} == {
+        output.id: output.qos.goals for output in spec.network.outputs if output.id != "alarms"
+    }
