@@ -124,7 +124,7 @@ def test_contract_every_step_gets_its_turn_and_nobody_else(name: str) -> None:
     assert strategy.next(waiting) is None
     strategy.remove("q")
     assert strategy.next({"s->left": 5.0}) is None
-    assert strategy.operators == 1
+    assert strategy.weight == 1
 
 
 def test_unknown_names_are_refused() -> None:
@@ -178,12 +178,73 @@ def test_master_shares_time_among_strategies_by_their_operators() -> None:
     assert time_s == {"three": 300, "one": 100}
 
 
+def test_master_shares_time_by_what_queries_count() -> None:
+    master = MasterScheduler(quantum_s=0.01)
+    master.start(Job("urgent", ((step("x", 0.01),),), weight=1.0), "path-capacity")
+    master.start(Job("other", ((step("w", 0.01),),), weight=0.25), "round-robin")
+    time_s: Counter[str] = Counter()
+    for _ in range(400):
+        turn = master.next({"x": 5.0, "w": 5.0})
+        assert turn is not None
+        master.spent(0.01)
+        time_s[turn.job] += 1
+    assert time_s["other"] == pytest.approx(80, abs=2)
+
+
 def test_master_gives_the_rest_of_its_time_to_others_if_a_strategy_has_nothing_to_do() -> None:
     master = MasterScheduler()
     master.start(Job("a", ((step("x", 0.01),),)), "round-robin")
     master.start(Job("b", ((step("w", 0.01),),)), "segment")
     assert [turn.job for _ in range(3) if (turn := master.next({"w": 1.0}))] == ["b", "b", "b"]
     assert master.next({}) is None
+
+
+def test_master_keeps_the_time_of_a_strategy_that_is_idle_for_a_moment() -> None:
+    master = MasterScheduler(quantum_s=0.01)
+    master.start(Job("a", ((step("x", 0.01),),)), "round-robin")
+    master.start(Job("b", ((step("w", 0.01),),)), "segment")
+    time_s: Counter[str] = Counter()
+    gap = 0
+    for _ in range(300):  # `b` is ready only every other time, and its turns are shorter than those of `a`
+        turn = master.next({"x": 5.0} if gap else {"x": 5.0, "w": 5.0})
+        assert turn is not None
+        took_s = 0.02 if turn.job == "a" else 0.01
+        gap = turn.job == "b"
+        master.spent(took_s)
+        time_s[turn.job] += round(took_s * 100)
+    assert time_s["b"] == pytest.approx(time_s["a"] / 2, abs=2), "never two in a row, and no turn of `a` in between"
+    assert not gap or turn.job == "b"
+
+
+def test_master_takes_back_what_a_turn_took_too_long() -> None:
+    master = MasterScheduler(quantum_s=0.01)
+    master.start(Job("long", ((step("x", 0.01),),)), "round-robin")
+    master.start(Job("short", ((step("w", 0.01),),)), "segment")
+    time_s: Counter[str] = Counter()
+    for _ in range(600):
+        turn = master.next({"x": 5.0, "w": 5.0})
+        assert turn is not None
+        took_s = 0.05 if turn.job == "long" else 0.01
+        master.spent(took_s)
+        time_s[turn.job] += round(took_s * 100)
+    assert time_s["long"] == pytest.approx(time_s["short"], rel=0.02)
+
+
+def test_master_keeps_no_more_than_two_rounds() -> None:
+    master = MasterScheduler(quantum_s=0.01)
+    master.start(Job("a", ((step("x", 0.01),),)), "round-robin")
+    master.start(Job("b", ((step("w", 0.01),),)), "segment")
+    for _ in range(100):
+        assert master.next({"x": 5.0}) is not None
+        master.spent(0.01)
+    order = []
+    for _ in range(6):
+        turn = master.next({"x": 5.0, "w": 5.0})
+        assert turn is not None
+        master.spent(0.01)
+        order.append(turn.job)
+    assert order[:4].count("b") == 3, order
+    assert order[-2:] in (["a", "b"], ["b", "a"])
 
 
 def test_requests_are_carried_out_between_rounds_only() -> None:

@@ -111,13 +111,14 @@ def test_one_at_a_time_in_the_order_of_the_strategy() -> None:
     players.come("slow")  # nobody else is ready: it is not held back
     players.come("last", "fast")
     assert players.order == ["slow"]
-    players.go("slow", then="fast")
+    players.go("slow", then="last")  # nearest to the end: what `fast` hands on comes too late for this turn
     players.come("slow")
-    players.go("fast", then="last")  # the rest of the path, before the other one
-    players.go("last", then="slow")
+    players.go("last", then="fast")  # the rest of the path, before the other one
+    players.go("fast", then="slow")
     players.go("slow", then=None)
     players.join()
     assert players.turns.given == 4
+    assert set(players.turns.used_s) == {"slow", "fast", "last"}
     assert players.turns.ready == ()
 
 
@@ -156,13 +157,11 @@ def test_nobody_waits_for_ever() -> None:
     players.come("slow")
     clock.now_s += 1.0
     players.come("fast")
-    players.go("last", then="fast")  # the faster path, although the other one has waited longer
+    players.go("last", then="fast")  # the rest of the faster path, although the other one has waited longer
     clock.now_s += 40.0
     players.come("last")
-    players.go("fast", then="last")  # the rest of the path
-    players.come("fast")
-    clock.now_s += 1.0
-    players.go("last", then="slow")
+    players.go("fast", then="slow")
+    players.go("slow", then="last")
     players.join()
 
 
@@ -297,10 +296,12 @@ def scheduler(spec: Spec, name: str = "optimizer", **settings: Any) -> tuple[Sta
     return made, running
 
 
-def feed(made: StageScheduler, running: dict[str, FakeStage], end_s: float, delay_s: float) -> None:
+def feed(
+    made: StageScheduler, running: dict[str, FakeStage], end_s: float, delay_s: float, duration_s: float = 5.0
+) -> None:
     """A batch of every stage, of which the last one tells the delay."""
     for stage in running.values():
-        stage.last = StageBatch(1, 100, 5.0, end_s, worked_s=0.1, passed_on=50, passed_bytes=800)
+        stage.last = StageBatch(1, 100, duration_s, end_s, worked_s=0.1, passed_on=50, passed_bytes=800)
         arrivals = (end_s - delay_s,) * 8 if stage.plan.outputs else ()
         made.learn(cast("Any", stage), [DropCounts(100, 0, 100, arrivals)])
 
@@ -319,7 +320,7 @@ def test_strategies_first_then_shedding_within_the_tolerable_error() -> None:
         seen.append((made.strategies["alarms"], shedding))
     assert [strategy for strategy, _ in seen] == ["path-capacity"] * 5
     most = {"a": 76 / 256}  # the step below 0.3
-    assert [shedding for _, shedding in seen] == [{}, most, most, {}, {}]
+    assert [shedding for _, shedding in seen] == [{}, {}, most, {}, {}], "a new strategy is given time first"
     assert made.strategies["audit"] == "round-robin", "a query without goals stays where it is"
     assert made.switches == {"alarms": 1, "audit": 0}
     told = [str(decision) for decision in made.changes]
@@ -327,6 +328,25 @@ def test_strategies_first_then_shedding_within_the_tolerable_error() -> None:
     document = made.as_document()
     assert document["switches"] == {"alarms": 1, "audit": 0}
     assert len(document["changes"]) == 3
+
+
+def test_a_new_strategy_is_judged_by_what_came_in_under_it() -> None:
+    made, running = scheduler(parse_spec(SPEC))
+    feed(made, running, 1.0, 0.5, duration_s=0.5)
+    made.review(1.0)
+    feed(made, running, 3.0, 5.0, duration_s=0.5)
+    assert made.review(3.0) == {}
+    assert made.switches["alarms"] == 1
+    feed(made, running, 5.0, 4.0, duration_s=4.5)  # came in before, and waited before
+    assert made.review(5.0) == {}
+    feed(made, running, 7.0, 3.0, duration_s=0.5)  # it did not help
+    assert made.review(7.0) == {"a": 76 / 256}
+
+
+def test_a_query_counts_as_much_as_the_most_urgent_of_its_goals() -> None:
+    made, _ = scheduler(parse_spec(SPEC))
+    strategies = {job.id: job for strategy in made.master._schedulers.values() for job in strategy.jobs.values()}
+    assert {name: job.weight for name, job in strategies.items()} == {"alarms": 1.0, "audit": 0.5}
 
 
 def test_it_does_not_shed_where_that_is_forbidden() -> None:

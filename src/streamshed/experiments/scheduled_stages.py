@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
 from streamshed.engines.spark.session import SparkSession
 from streamshed.errors import StreamshedError
 from streamshed.network import Connector, Spec
-from streamshed.qos import Goal, Measure, OverTime
+from streamshed.qos import Goals, Measure, OverTime
 from streamshed.scheduling import OPTIMIZER, Decision
 
 SIDE_BY_SIDE = "none"
@@ -39,10 +40,10 @@ class Burst:
     '1000:10, 3000:20, 1000:5'
     """
 
-    calm_s: float = 8.0
-    burst_s: float = 16.0
+    calm_s: float = 5.0
+    burst_s: float = 13.0
     factor: float = 3.0
-    after_s: float = 8.0
+    after_s: float = 6.0
 
     @property
     def length_s(self) -> float:
@@ -67,7 +68,7 @@ class Scheduled:
         held: samples of (time, bytes that wait or are being worked on).
         drops: by arc: (when the batch ended, arrived, dropped).
         document: what the scheduler did.
-        changes: decisions that changed anything.
+        changes: decisions that changed anything: (when it was seen, what was decided).
         done_s: when the last tuple was processed; None if some were left.
     """
 
@@ -78,18 +79,45 @@ class Scheduled:
     held: list[tuple[float, float]] = field(default_factory=list)
     drops: dict[str, list[tuple[float, int, int]]] = field(default_factory=dict)
     document: Mapping[str, Any] = field(default_factory=dict)
-    changes: Sequence[Decision] = ()
+    changes: list[tuple[float, Decision]] = field(default_factory=list)
     done_s: float | None = None
 
     def latency_s(self, *outputs: str) -> float:
         """The mean delay of the tuples of some outputs; of all if none is named."""
-        found = np.array([point for name in outputs or self.delays for point in self.delays.get(name, ())])
+        found = self._points(outputs)
         return float(np.average(found[:, 1], weights=found[:, 2])) if len(found) else np.nan
+
+    def quantile_s(self, share: float, *outputs: str) -> float:
+        """The delay that so many of the tuples of some outputs did not exceed; of all if none is named."""
+        found = self._points(outputs)
+        if not len(found):
+            return np.nan
+        found = found[np.argsort(found[:, 1])]
+        reached = np.cumsum(found[:, 2])
+        return float(found[np.searchsorted(reached, share * reached[-1]), 1])
 
     def within(self, output: str, goal_s: float) -> float:
         """The share of an output's tuples that were no later than a goal."""
-        found = np.array(self.delays.get(output, np.empty((0, 3))))
+        found = self._points((output,))
         return float(found[found[:, 1] <= goal_s, 2].sum() / found[:, 2].sum()) if len(found) else np.nan
+
+    def time_within(self, output: str, goal_s: float) -> float:
+        """The share of the time in which an output met a latency goal.
+
+        The latency at a time is the mean delay of the next batch that comes out. So a query that gets no turns misses
+        its goal for as long as that takes.
+        """
+        found = self._points((output,))
+        if not len(found):
+            return np.nan
+        ends_s, batch = np.unique(found[:, 0], return_inverse=True)
+        mean_s = np.bincount(batch, found[:, 1] * found[:, 2]) / np.bincount(batch, found[:, 2])
+        lasted_s = np.diff(ends_s, prepend=min(self.epoch_s, ends_s[0]))
+        return float(lasted_s[mean_s <= goal_s].sum() / lasted_s.sum()) if lasted_s.sum() > 0 else np.nan
+
+    def _points(self, outputs: Sequence[str]) -> NDArray[np.float64]:
+        found = [point for name in outputs or self.delays for point in self.delays.get(name, ())]
+        return np.array(found, dtype=float).reshape(-1, 3)
 
     @property
     def mean_bytes(self) -> float:
@@ -101,16 +129,21 @@ class Scheduled:
         """Held at most."""
         return max(size for _, size in self.held)
 
-    @property
-    def dropped(self) -> float:
-        """The largest share that any arc has lost in the whole run."""
-        sums = [(sum(n for _, n, _ in rows), sum(lost for _, _, lost in rows)) for rows in self.drops.values()]
-        return max((lost / arrived for arrived, lost in sums if arrived), default=0.0)
+    def dropped(self, arc: str) -> tuple[int, int]:
+        """How many tuples were dropped on an arc, and how many had arrived there."""
+        rows = self.drops.get(arc, [])
+        return sum(lost for _, _, lost in rows), sum(arrived for _, arrived, _ in rows)
+
+    def dropped_while_shedding(self, arc: str) -> float:
+        """The share that was dropped on an arc, over the batches in which there were drops."""
+        shed = [(arrived, lost) for _, arrived, lost in self.drops.get(arc, ()) if lost]
+        return sum(lost for _, lost in shed) / sum(arrived for arrived, _ in shed) if shed else 0.0
 
     @property
-    def most_dropped(self) -> float:
-        """The largest share of a batch that was dropped."""
-        return max((lost / n for rows in self.drops.values() for _, n, lost in rows if n), default=0.0)
+    def cost_share(self) -> float:
+        """What deciding on turns, strategies and drops took, as a share of the run."""
+        took_s = self.document.get("deciding_s", 0.0) + self.document.get("optimizing_s", 0.0)
+        return float(took_s / ((self.done_s or self.held[-1][0]) - self.epoch_s))
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; times are seconds since tuples began to arrive."""
@@ -120,10 +153,11 @@ class Scheduled:
             "mean_latency_s": self.latency_s(),
             "mean_bytes": self.mean_bytes,
             "peak_bytes": self.peak_bytes,
-            "dropped": self.dropped,
-            "most_dropped": self.most_dropped,
+            "dropped": {arc: self.dropped(arc) for arc in self.drops},
+            "cost_share": self.cost_share,
             "done_s": None if self.done_s is None else self.done_s - self.epoch_s,
             "held": [(at_s - self.epoch_s, size) for at_s, size in self.held],
+            "changes": [(at_s - self.epoch_s, decision.as_document()) for at_s, decision in self.changes],
             "document": dict(self.document),
         }
 
@@ -144,16 +178,17 @@ def fed(spec: Spec, burst: Burst, epoch_s: float) -> Spec:
     return replace(spec, network=replace(spec.network, streams=streams, outputs=outputs))
 
 
-def with_goal(spec: Spec, output: str, latency_s: float) -> Spec:
-    """The spec with another latency goal for an output that has one."""
+def with_goal(spec: Spec, output: str, *points: tuple[float, float]) -> Spec:
+    """The spec with another latency goal over time for an output that has one."""
 
-    def goals_of(given: Any) -> Any:
-        before = given.measures[Measure.LATENCY]
-        goal = Goal(OverTime.of([(0.0, latency_s)]), before.priority)
+    def changed(given: Goals | None) -> Goals | None:
+        if given is None or Measure.LATENCY not in given.measures:
+            return given
+        goal = replace(given.measures[Measure.LATENCY], graph=OverTime.of(points))
         return replace(given, measures={**given.measures, Measure.LATENCY: goal})
 
     outputs = tuple(
-        replace(one, qos=replace(one.qos, goals=goals_of(one.qos.goals))) if one.id == output else one
+        replace(one, qos=replace(one.qos, goals=changed(one.qos.goals))) if one.id == output else one
         for one in spec.network.outputs
     )
     return replace(spec, network=replace(spec.network, outputs=outputs))
@@ -204,22 +239,21 @@ def play(
     ends = {stage.id: bool(stage.plan.outputs) for stage in runner.stages}
     with runner:
         runner.start()
-        told = 0
         while (now_s := time.time()) < epoch_s + (1 + _LONGEST_BACKLOG) * burst.length_s:
             if not runner.is_active:
                 raise runner.failure or StreamshedError("a query was stopped", where="run")
             if now_s >= epoch_s:
                 run.held.append((now_s, sum(runner.backlog.held_bytes(stage, now_s) for stage in runner.stages)))
             if runner.scheduler is not None:
-                for decision in runner.scheduler.changes[told:]:
+                for decision in runner.scheduler.changes[len(run.changes) :]:
                     progress(str(decision))
-                    told += 1
+                    run.changes.append((now_s, decision))
             if now_s > epoch_s + burst.length_s and _is_done(runner, now_s):
                 run.done_s = now_s
                 break
             time.sleep(_SAMPLE_S)
         if runner.scheduler is not None:
-            run.document, run.changes = runner.scheduler.as_document(), tuple(runner.scheduler.changes)
+            run.document = runner.scheduler.as_document()
     return run
 
 

@@ -70,10 +70,12 @@ class Job:
     Attributes:
         id: the query.
         paths: its operator paths, each from the stream on. Paths share steps behind a union or join.
+        weight: what an operator of it counts, where time is shared out among strategies.
     """
 
     id: str
     paths: tuple[tuple[Step, ...], ...]
+    weight: float = 1.0
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -176,9 +178,9 @@ class Strategy(ABC):
         return self.jobs.pop(job_id)
 
     @property
-    def operators(self) -> int:
-        """Operators or stages of its queries."""
-        return sum(self._tasks.values())
+    def weight(self) -> float:
+        """Its share of the time: the operators or stages of its queries, each as much as its query counts."""
+        return sum(count * self.jobs[job].weight for job, count in self._tasks.items())
 
     def next(self, waiting: Mapping[str, float]) -> Turn | None:
         """Who runs next.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 
@@ -13,6 +14,8 @@ STRATEGIES: dict[str, type[Strategy]] = {
     kind.name: kind for kind in (RoundRobin, WeightedRoundRobin, PathCapacity, Segment, SimplifiedSegment)
 }
 """Every strategy by name."""
+
+_KEPT_ROUNDS = 2.0  # a strategy's time that is kept for it, the present round included
 
 
 def strategy_named(name: str) -> type[Strategy]:
@@ -27,8 +30,13 @@ def strategy_named(name: str) -> type[Strategy]:
 class MasterScheduler:
     """Goes around the strategies and gives each a time in proportion to its operators (algorithm 3).
 
+    Queries may count differently there (`Job.weight`); in the thesis all count the same.
+
     Requests to start a query, to change its strategy, to update or to stop it are queued, and carried out between two
-    rounds, when no operator runs. A strategy with nothing to do gives the rest of its time up.
+    rounds, when no operator runs. Time that a strategy cannot use goes to the others at once, but it is not lost: a
+    strategy with nothing to do for a moment has it when there is something again, up to two rounds' worth. Whoever took
+    longer than his time, because an operator is not interrupted, has so much less in the rounds that follow. So the
+    shares hold over time, also where turns are long, and where there are gaps between them.
 
     There is no clock here: an engine asks `next`, runs what it is told, and says how long it took (`spent`).
 
@@ -48,8 +56,8 @@ class MasterScheduler:
         self._schedulers: dict[str, Strategy] = {}
         self._home: dict[str, str] = {}
         self._requests: deque[tuple[str, Job | None, str | None]] = deque()
-        self._round: deque[Strategy] = deque()
-        self._left_s = 0.0
+        self._left_s: dict[str, float] = {}  # of the strategies with queries, in the order of the round
+        self._running: str | None = None
 
     def start(self, job: Job, strategy: str) -> None:
         """Ask to schedule a query; one that is there already gets new statistics and the strategy."""
@@ -73,26 +81,41 @@ class MasterScheduler:
 
     def next(self, waiting: Mapping[str, float]) -> Turn | None:
         """Who runs next; None if nothing waits."""
-        for _ in range(2):  # the rest of this round, and a whole one
-            while self._round:
-                if self._left_s > 0:
-                    turn = self._round[0].next(waiting)
-                    if turn is not None:
-                        return turn
-                self._round.popleft()
-                self._allot()
+        turn = self._of_this_round(waiting)
+        while turn is None:
             self._carry_out()
-            self._round.extend(scheduler for scheduler in self._schedulers.values() if scheduler.jobs)
-            self._allot()
-        self._round.clear()
-        return None
+            overdrawn = [name for name, left_s in self._left_s.items() if left_s <= 0]
+            if overdrawn:
+                self._allot(min(1 + math.floor(-self._left_s[name] / self._round_s(name)) for name in overdrawn))
+            turn = self._of_this_round(waiting)
+            if turn is None and not overdrawn:  # nothing waits, so nobody has missed anything
+                self._left_s = dict.fromkeys(self._left_s, 0.0)
+                return None
+        self._running = turn.strategy
+        return turn
 
     def spent(self, seconds: float) -> None:
         """The turn given last has taken so long."""
-        self._left_s -= seconds
+        if self._running in self._left_s:
+            self._left_s[self._running] -= seconds
 
-    def _allot(self) -> None:
-        self._left_s = self.quantum_s * self._round[0].operators if self._round else 0.0
+    def _of_this_round(self, waiting: Mapping[str, float]) -> Turn | None:
+        """The turn of the first strategy with time left and something to do."""
+        for name, left_s in self._left_s.items():
+            if left_s > 0:
+                turn = self._schedulers[name].next(waiting)
+                if turn is not None:
+                    return turn
+        return None
+
+    def _round_s(self, name: str) -> float:
+        return self.quantum_s * self._schedulers[name].weight
+
+    def _allot(self, rounds: int) -> None:
+        """Begin so many rounds, of which all but the last one go by at once, with nobody to run in them."""
+        for name, left_s in self._left_s.items():
+            round_s = self._round_s(name)
+            self._left_s[name] = min(left_s + rounds * round_s, _KEPT_ROUNDS * round_s)
 
     def _carry_out(self) -> None:
         while self._requests:
@@ -112,3 +135,6 @@ class MasterScheduler:
                 self._schedulers[strategy] = strategy_named(strategy)(self.quantum_s)
             self._schedulers[strategy].add(job)
             self._home[job_id] = strategy
+        self._left_s = {
+            name: self._left_s.get(name, 0.0) for name, scheduler in self._schedulers.items() if scheduler.jobs
+        }

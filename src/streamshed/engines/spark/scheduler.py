@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 
-from streamshed.control.cost import CostEstimator
 from streamshed.engines.spark.backlog import Backlog
+from streamshed.engines.spark.capacity import CapacityMeter
 from streamshed.engines.spark.control_line import LEVELS
 from streamshed.engines.spark.monitor import DropCounts
 from streamshed.engines.spark.stage import RunningStage, StageBatch
@@ -22,11 +22,12 @@ from streamshed.network import Spec
 from streamshed.network.paths import Query, goals_of
 from streamshed.network.stages import Stage
 from streamshed.planning import PlaceWeightPlanner, drop_places
-from streamshed.qos import Goals, Measure
+from streamshed.qos import Goals, Measure, PriorityWeights
 from streamshed.scheduling import (
     OPTIMIZER,
     STRATEGIES,
     Decision,
+    Job,
     MasterScheduler,
     Monitoring,
     OptimizerSettings,
@@ -43,51 +44,14 @@ from streamshed.shedding import Shedder
 FIRST = "round-robin"
 """What the optimizer starts with."""
 
-MONITORING = Monitoring(max_s=5.0)
-"""How often it looks: where goals do not change, the thesis's bounds would let it sleep through a burst."""
+MONITORING = Monitoring(max_s=3.0)
+"""How often it looks: as in the thesis's experiments. Where goals do not change, its bounds alone would let it sleep
+through a burst."""
 
 _QUANTUM_S = 0.5  # of a stage, for sharing the time out among strategies: about a micro-batch
-_LATEST = 10  # batches
-_FORGETTING = 0.9  # of a stage's earlier batches, when one more has ended
 _NEWS = 0.1  # a change of a capacity by so much is told to the strategies
 _WARM_UP_S = 30.0  # a query is old enough to be judged when all its stages have ended a batch, or after so long
 _DECISIONS_KEPT = 200
-
-
-class CapacityMeter:
-    """What a stage can do, from its batches: the cost of a row as the control loop identifies it, without the fixed
-    cost of a batch. With that, a stage would look slow only because it has had little to do.
-
-    Where batches of all sizes happen to take equally long, a row would cost nothing. So it costs at least a third of
-    what it did in the best of the latest batches, all told.
-
-    >>> meter = CapacityMeter(StageCapacity(1.0, 1.0, 8.0))
-    >>> for rows in (2, 2, 100, 300, 200):
-    ...     meter.add(StageBatch(0, rows, 10.0, 0.0, 0.2 + 0.002 * rows, passed_on=rows // 2, passed_bytes=rows * 10))
-    >>> [round(float(number), 3) for number in astuple(meter.capacity)]
-    [0.002, 0.5, 20.0]
-    """
-
-    def __init__(self, foreseen: StageCapacity) -> None:
-        self.capacity = foreseen
-        self._estimator = CostEstimator(_FORGETTING)
-        self._all_told_s: deque[float] = deque(maxlen=_LATEST)
-        self._rows = self._passed_on = self._passed_bytes = 0.0
-
-    def add(self, batch: StageBatch) -> None:
-        """A batch has ended."""
-        self._estimator.observe(batch.rows, batch.rows, batch.worked_s)
-        cost = self._estimator.cost
-        if self._estimator.batches and batch.rows:
-            self._all_told_s.append(batch.worked_s / batch.rows)
-        self._rows = _FORGETTING * self._rows + batch.rows
-        self._passed_on = _FORGETTING * self._passed_on + batch.passed_on
-        self._passed_bytes = _FORGETTING * self._passed_bytes + batch.passed_bytes
-        self.capacity = StageCapacity(
-            self.capacity.cost_s if cost is None else max(cost.read_s + cost.process_s, min(self._all_told_s) / 3),
-            self._passed_on / self._rows if self._rows else self.capacity.selectivity,
-            self._passed_bytes / self._passed_on if self._passed_on else self.capacity.row_bytes,
-        )
 
 
 @dataclass
@@ -99,10 +63,10 @@ class _Outlet:
     timed: int = 0
     delay_s: float = 0.0
 
-    def add(self, counts: DropCounts, end_s: float) -> None:
+    def add(self, counts: DropCounts, end_s: float, after_s: float) -> None:
         self.rows += counts.kept
         mean_s = counts.mean_delay_s(end_s)
-        if mean_s is not None:
+        if mean_s is not None and end_s - mean_s >= after_s:
             self.timed += counts.kept
             self.delay_s += mean_s * counts.kept
 
@@ -117,6 +81,7 @@ class _Watched:
     outlet: _Outlet = field(default_factory=_Outlet)
     entered_s: float | None = None
     is_judged: bool = False
+    changed_s: float = -math.inf
 
 
 class StageScheduler:
@@ -125,6 +90,12 @@ class StageScheduler:
     With a strategy by name, all queries are under it. With `optimizer`, each query that states goals starts under round
     robin, and the runtime optimizer decides; queries without goals stay there. Where goals tolerate an error, it may
     also put shedders to work, which the network's runner carries out.
+
+    What came in before a change of strategy was held up by the one before. So a query is judged by tuples that came in
+    after it, and shedding does not begin for what a new strategy is about to mend.
+
+    Where queries are under different strategies, these share the time out by priorities: a stage of a query counts as
+    much as the most urgent of its goals. A query that nobody stated goals for counts as *best effort*.
 
     Args:
         spec: the network, what is known about it, its rates and goals.
@@ -137,6 +108,7 @@ class StageScheduler:
         master: keeps the strategies.
         changes: the decisions that changed anything, the latest ones.
         switches: how often the strategy of each query was changed.
+        optimizing_s: processor time that looking at queries and deciding for them took.
     """
 
     def __init__(
@@ -155,12 +127,14 @@ class StageScheduler:
         self.turns = Turns(self.master, steps)
         self.changes: list[Decision] = []
         self.switches = {query.id: 0 for query in self._queries}
+        self.optimizing_s = 0.0
         self._optimizer = RuntimeOptimizer(
             self.master, settings or OptimizerSettings(MONITORING, weights=spec.priorities)
         )
         self._shedders = {query.id: _shedders(spec, query) for query in self._queries} if name == OPTIMIZER else {}
         self._watched: dict[str, _Watched] = {}
-        for query, job in zip(self._queries, stage_jobs(spec.network, stages, self._queries, known), strict=True):
+        self._weights = {query.id: _weight(goals_of(spec.network, query), spec.priorities) for query in self._queries}
+        for query, job in zip(self._queries, self._jobs(), strict=True):
             self.master.start(job, strategy)
             goals = goals_of(spec.network, query) if name == OPTIMIZER else None
             self._watched[query.id] = _Watched(query, tuple(step.task for step in job.steps), goals)
@@ -219,7 +193,7 @@ class StageScheduler:
         meter.add(batch)
         if _differ(meter.capacity, self._told[stage.id]):
             self._told[stage.id] = meter.capacity
-            for job in stage_jobs(self._network, self._cut, self._queries, self._told):
+            for job in self._jobs():
                 if any(step.task == stage.id for step in job.steps):
                     self.master.update(job)
         for watched in self._watched.values():
@@ -229,7 +203,11 @@ class StageScheduler:
                 watched.entered_s = batch.end_s
             if stage.plan.outputs:
                 for counts in sources:
-                    watched.outlet.add(counts, batch.end_s)
+                    watched.outlet.add(counts, batch.end_s, watched.changed_s)
+
+    def _jobs(self) -> list[Job]:
+        found = stage_jobs(self._network, self._cut, self._queries, self._told)
+        return [replace(job, weight=self._weights[job.id]) for job in found]
 
     # --- goals -------------------------------------------------------------------------------------------------------
 
@@ -242,7 +220,7 @@ class StageScheduler:
                 self._optimizer.watch(query, watched.goals, FIRST, self._shedders[query], now_s)
         if now_s >= self._optimizer.next_s:
             for decision in self._optimizer.review(now_s, lambda query: self.measure(query, now_s)):
-                self._take_note(decision)
+                self._take_note(decision, now_s)
             del self._optimizer.log[:-_DECISIONS_KEPT]
         # Thresholds have steps, and the next one up would be beyond the tolerable error.
         return {
@@ -253,17 +231,20 @@ class StageScheduler:
 
     def drops(self, now_s: float, manager: Manager) -> Drops | None:
         """What to drop from now on, after a review; None as long as nothing had to be dropped."""
+        begin_s = time.thread_time()
         shedding = self.review(now_s)
         if shedding != self._planned:
             plan = PlaceWeightPlanner().plan_with(manager.network, manager.statistics, manager.rates, shedding)
             self._planned, self._drops = shedding, manager.decision(plan)
+        self.optimizing_s += time.thread_time() - begin_s
         return self._drops
 
     def measure(self, query: str, now_s: float) -> dict[Measure, float]:
         """What has become of a query since the last time, as the optimizer wants to know it.
 
-        Latency is the mean delay of the tuples that its last stages have worked on; where there were none, the longest
-        that anything has waited for a stage. Throughput counts the same tuples.
+        Latency is the mean delay of the tuples that its last stages have worked on, those of batches that came in after
+        the latest change of strategy; where there were none, the longest that anything has waited for a stage since
+        then. Throughput counts all tuples.
         """
         watched = self._watched[query]
         outlet, watched.outlet = watched.outlet, _Outlet(now_s)
@@ -286,7 +267,7 @@ class StageScheduler:
         if self._backlog is None:
             return None
         waits_s = [
-            now_s - _begin_s(stage.last)
+            now_s - max(_begin_s(stage.last), watched.changed_s)
             for stage_id in watched.stages
             if (stage := self._stages.get(stage_id)) is not None and stage.last is not None
             if stage.unfinished or any(self._backlog.unprocessed(stage, now_s).values())
@@ -299,9 +280,10 @@ class StageScheduler:
         found = [self._stages.get(stage_id) for stage_id in watched.stages]
         return now_s > watched.entered_s + _WARM_UP_S or all(stage is not None and stage.last for stage in found)
 
-    def _take_note(self, decision: Decision) -> None:
+    def _take_note(self, decision: Decision, now_s: float) -> None:
         if decision.switches:
             self.switches[decision.query] += 1
+            self._watched[decision.query].changed_s = now_s
         if decision.switches or decision.shedding != self._shedding.get(decision.query, {}):
             self.changes.append(decision)
             del self.changes[:-_DECISIONS_KEPT]
@@ -318,6 +300,8 @@ class StageScheduler:
             "turns": self.turns.given,
             "waited_s": self.turns.waited_s,
             "deciding_s": self.turns.deciding_s,
+            "optimizing_s": self.optimizing_s,
+            "used_s": dict(self.turns.used_s),
             "capacities": {name: vars(capacity) for name, capacity in self.capacities.items()},
             "changes": [decision.as_document() for decision in self.changes],
             "decisions": [decision.as_document() for decision in self._optimizer.log],
@@ -338,6 +322,11 @@ def _shedders(spec: Spec, query: Query) -> tuple[Shedder, ...]:
         )
     mtre = dict.fromkeys(query.outputs, goals.mtre)
     return drop_places(spec.network, spec.statistics, spec.rates, query.paths, mtre)
+
+
+def _weight(goals: Goals | None, weights: PriorityWeights) -> float:
+    classes = [goal.priority for goal in goals.measures.values()] if goals is not None else []
+    return max((weights.of(priority) for priority in classes), default=weights.best_effort)
 
 
 def _begin_s(batch: StageBatch) -> float:

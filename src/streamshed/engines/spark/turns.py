@@ -35,6 +35,10 @@ class Turns:
     take half of the time at most, and whoever is behind has the other half. Nobody waits for ever, either: after some
     such times it is his turn, if only to find out what the stage can do by now.
 
+    A path or segment has a batch of each of its stages that is ready, the one nearest to its end first. What the others
+    hand on meanwhile comes too late for that: Spark has to commit it, and to plan the batch that reads it. From the
+    base on, every tuple would wait for one more batch of the stage before.
+
     Safe for several threads; requests to the master scheduler may come from any of them.
 
     Args:
@@ -47,6 +51,7 @@ class Turns:
         given: how many turns there were.
         deciding_s: how long the decisions took in all.
         waited_s: how long stages waited in all.
+        used_s: how long each stage had the turn in all.
     """
 
     def __init__(
@@ -60,6 +65,7 @@ class Turns:
         self.given = 0
         self.deciding_s = 0.0
         self.waited_s = 0.0
+        self.used_s = dict.fromkeys(steps, 0.0)
         self._master = master
         self._steps = steps
         self._clock = clock
@@ -115,6 +121,7 @@ class Turns:
     def _end(self, stage: str) -> None:
         took_s = self._clock() - self._began_s[stage]
         self._took_s[stage].append(took_s)
+        self.used_s[stage] += took_s
         self._master.spent(took_s)
         self._running = None
 
@@ -143,14 +150,15 @@ class Turns:
         rest_s = _REST * len(self._steps) * shortest_s
         first = next(iter(self._ready))  # has waited longest
         if now_s - self._ready[first] > _PATIENCE * rest_s > 0:
-            return first
-        rested = [stage for stage in self._ready if now_s - self._began_s.get(stage, -math.inf) >= rest_s]
-        candidates = rested or list(self._ready)
+            candidates = [first]
+        else:
+            rested = [stage for stage in self._ready if now_s - self._began_s.get(stage, -math.inf) >= rest_s]
+            candidates = rested or list(self._ready)
         turn = self._master.next({step: 1.0 for stage in candidates for step in self._steps[stage]})
         if turn is None:
             return candidates[0]
-        found = next(task for task in turn.tasks if task in candidates)
-        self._slices.extend(turn.tasks[turn.tasks.index(found) + 1 :])
+        found = next(task for task in reversed(turn.tasks) if task in candidates)
+        self._slices.extend(task for task in reversed(turn.tasks) if task != found)
         if len(turn.tasks) == 1:
             self._owed[found] = round(turn.quantum_s / self._master.quantum_s) - 1
         return found
