@@ -29,8 +29,8 @@ from streamshed.experiments.dissp_studies import Churn, Errors, Peak, Undisturbe
 from streamshed.experiments.dissp_workload import KINDS, Workload, build
 from streamshed.planning.fair import Batch, Batches, OverloadDetector, Shedder
 
-EVEN = Outcome(0.999, 0.02, 0.005, 0.5, 0.49, 0.999, 0.3, 0.99, 0.5)
-UNEVEN = Outcome(0.95, 0.3, 0.1, 0.5, 0.35, 0.96, 0.3, 0.99, 0.5)
+EVEN = Outcome(0.999, 0.02, 0.005, 0.5, 0.49, 0.999, 0.3, 0.99)
+UNEVEN = Outcome(0.95, 0.3, 0.1, 0.5, 0.35, 0.96, 0.3, 0.99)
 WORSE = replace(UNEVEN, jain=0.9)
 
 

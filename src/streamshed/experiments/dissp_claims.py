@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from streamshed.experiments.claims import Claim, judged
 from streamshed.experiments.dissp_runs import Measured
 from streamshed.experiments.dissp_studies import (
@@ -25,7 +23,7 @@ from streamshed.experiments.dissp_studies import (
     Undisturbed,
     rank_correlation,
 )
-from streamshed.experiments.samples import difference, estimate
+from streamshed.experiments.samples import difference
 from streamshed.planning.fair import INTERVAL_S, WINDOW_S, TupleCostModel
 
 EVEN_ON_ONE, EVEN_ON_TEN = 0.99, 0.97
@@ -355,7 +353,6 @@ def _cost(found: Findings) -> Sequence[Claim]:
     mean = {point: interval.mean("fair", point, "mean").mean for point in interval.points}
     shortest, longest = min(interval.points), max(interval.points)
     usual = min(interval.points, key=lambda point: abs(point - INTERVAL_S))
-    decision = estimate(np.concatenate([found.one.of("fair", point, "decision_ms") for point in found.one.points]))
     single, batched = (found.decisions_ms[size] for size in sorted(found.decisions_ms))
     size = max(found.decisions_ms)
     return (
@@ -386,9 +383,9 @@ def _cost(found: Findings) -> Sequence[Claim]:
         judged(
             "Section 5.3: a decision takes little of the interval",
             "The node is overloaded already when it has to decide. (Counted as little: 5 % of 250 ms.)",
-            f"On one node, {_points(found.one)}: {decision.mean:.2f} ± {decision.margin:.2f} ms a decision,"
-            f" {decision.mean / INTERVAL_S / 10:.2f} % of the interval",
-            decision.mean < 0.05 * 1e3 * INTERVAL_S,
+            f"The same 20,000 tuples, more than the node of these runs ever has waiting: {batched:.2f} ms of processor"
+            f" time in batches of {size}, {batched / INTERVAL_S / 10:.2f} % of the interval",
+            batched < 0.05 * 1e3 * INTERVAL_S,
             otherwise="Python",
         ),
     )
