@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from streamshed.experiments.claims import Claim, judged
 from streamshed.experiments.dissp_runs import Measured
 from streamshed.experiments.dissp_studies import (
@@ -25,7 +23,7 @@ from streamshed.experiments.dissp_studies import (
     Undisturbed,
     rank_correlation,
 )
-from streamshed.experiments.samples import difference, estimate
+from streamshed.experiments.samples import difference
 from streamshed.planning.fair import INTERVAL_S, WINDOW_S, TupleCostModel
 
 EVEN_ON_ONE, EVEN_ON_TEN = 0.99, 0.97
@@ -106,7 +104,9 @@ def _model(found: Findings) -> Sequence[Claim]:
         ),
         judged(
             "Section 5.1: SIC says how much information a result has lost",
-            "The metric captures the information lost on the way to a result, and so the effect of a drop.",
+            "The metric captures the information lost on the way to a result, and so the effect of a drop. (Counted"
+            " so: rank correlation of mean SIC and mean error of −0.9 or below for every kind, and of the same sign"
+            " over single windows.)",
             "Mean error as SIC falls from "
             + f"{found.errors.sic[0]:.2f} to {found.errors.sic[-1]:.2f}: "
             + "; ".join(
@@ -126,7 +126,8 @@ def _model(found: Findings) -> Sequence[Claim]:
         ),
         judged(
             "Section 5.3: shedding keeps the throughput that a node can sustain, with low queueing delays",
-            "The node retains a sustainable throughput of processed tuples with low queueing delays.",
+            "The node retains a sustainable throughput of processed tuples with low queueing delays. (Counted so: at"
+            " work 97 % of the time, waits below three intervals.)",
             f"On one node, {_points(found.one)}: at work {100 * busy:.1f} % of the time or more; the oldest batch has"
             f" waited {calm_s:.2f} s at most when the detector looks (interval {INTERVAL_S:g} s)",
             busy > 0.97 and calm_s < 3 * INTERVAL_S,
@@ -139,8 +140,10 @@ def _fairness(one: Measured, ten: Measured) -> Sequence[Claim]:
     fairest = [difference(one.of("fair", point, "jain"), one.of("random", point, "jain")) for point in one.points]
     spared = [difference(ten.of("fair", point, "jain"), ten.of("random", point, "jain")) for point in ten.points]
     sparing = [
-        difference(ten.of("fair-sparing", point, "jain"), ten.of("random", point, "jain")) for point in ten.points
+        difference(ten.of("fair-sparing", point, "jain"), ten.of("random-sparing", point, "jain"))
+        for point in ten.points
     ]
+    steadier = [difference(one.of("fair", p, "jain"), one.of("proportional", p, "jain")) for p in one.points]
     return (
         judged(
             "Section 5.3: the fair policy makes the SIC of all queries alike, on one node",
@@ -161,8 +164,9 @@ def _fairness(one: Measured, ten: Measured) -> Sequence[Claim]:
             "Section 5.3: the fair policy is fairer than the same share of each query, on one node",
             "(Not in the paper.) Dropping the same share of every query's tuples is the obvious alternative.",
             f"Jain of proportional {_along(one, 'proportional', 'jain', 4)}; spread"
-            f" {_along(one, 'proportional', 'spread')}",
-            all(one.mean("fair", p, "jain").mean > one.mean("proportional", p, "jain").mean for p in one.points),
+            f" {_along(one, 'proportional', 'spread')}. Fair − proportional:"
+            f" {', '.join(f'{diff.mean:+.4f} ± {diff.margin:.4f}' for diff in steadier)}",
+            all(diff.low > 0 for diff in steadier),
             otherwise="with steady rates on one node the same share of the tuples is the same share of the SIC, to the"
             " tuple, while Algorithm 1 hands out whole batches; it takes bursts or several nodes to tell them apart",
         ),
@@ -174,7 +178,9 @@ def _fairness(one: Measured, ten: Measured) -> Sequence[Claim]:
             all(one.mean("equal", p, "spread").low > 2 * one.mean("fair", p, "spread").high for p in one.points),
             otherwise="queries do not differ enough in rate",
         ),
-        _no_worse("on one node", one, "fair", "Keeping the batch with the highest SIC first maximises the SIC."),
+        _no_worse(
+            "on one node", one, "fair", "random", "Keeping the batch with the highest SIC first maximises the SIC."
+        ),
         judged(
             "Sections 5.1 and 5.3: the SIC of all queries is alike on ten nodes, Algorithm 1 as printed",
             "Results of all queries should have the same quality. (Counted as such: Jain's index of 0.97.)",
@@ -185,31 +191,37 @@ def _fairness(one: Measured, ten: Measured) -> Sequence[Claim]:
             otherwise="nodes learn what other nodes did only from results, seconds later, and act on it all at once",
         ),
         _no_worse(
-            "on ten nodes, Algorithm 1 as printed", ten, "fair", "The policy admits what contributes most first."
+            "on ten nodes, Algorithm 1 as printed", ten, "fair", "random",
+            "The policy admits what contributes most first.",
         ),
         judged(
             "The same on ten nodes, where shedders spare derived tuples",
             "(Not in the paper, which makes no difference between tuples of sources and derived ones.)",
             f"Jain {_along(ten, 'fair-sparing', 'jain', 4)}; spread {_along(ten, 'fair-sparing', 'spread')}."
-            f" Fair − random: {', '.join(f'{diff.mean:+.4f} ± {diff.margin:.4f}' for diff in sparing)}."
-            f" Random, sparing as well: Jain {_along(ten, 'random-sparing', 'jain', 4)}",
+            f" Random, sparing as well: Jain {_along(ten, 'random-sparing', 'jain', 4)}; fair − random"
+            f" {', '.join(f'{diff.mean:+.4f} ± {diff.margin:.4f}' for diff in sparing)}",
             _least(ten, "fair-sparing", "jain") >= EVEN_ON_TEN and all(diff.low > 0 for diff in sparing),
             otherwise="nodes learn what other nodes did only from results, seconds later, and act on it all at once",
         ),
-        _no_worse("on ten nodes, derived tuples spared", ten, "fair-sparing", "(Not in the paper.)"),
-    )
+        _no_worse(
+            "on ten nodes, derived tuples spared by the fair policy only", ten, "fair-sparing", "random",
+            "(Not in the paper.)",
+        ),
+        _no_worse(
+            "on ten nodes, derived tuples spared by both", ten, "fair-sparing", "random-sparing", "(Not in the paper.)"
+        ),
+    )  # fmt: skip
 
 
-def _no_worse(where: str, measured: Measured, variant: str, paper: str) -> Claim:
+def _no_worse(where: str, measured: Measured, variant: str, other: str, paper: str) -> Claim:
     gains = [
-        difference(measured.of(variant, point, "mean"), measured.of("random", point, "mean"))
-        for point in measured.points
+        difference(measured.of(variant, point, "mean"), measured.of(other, point, "mean")) for point in measured.points
     ]
     return judged(
         f"Fairness costs nothing: the mean SIC is no worse than random's, {where}",
         paper,
         f"Mean SIC at {_points(measured)}: {_along(measured, variant, 'mean')}; random"
-        f" {_along(measured, 'random', 'mean')}; difference"
+        f" {_along(measured, other, 'mean')}; difference"
         f" {', '.join(f'{gain.mean:+.4f} ± {gain.margin:.4f}' for gain in gains)}",
         all(gain.high >= 0 and gain.mean > -0.005 for gain in gains),
         otherwise="where a query has enough already, its derived tuples are dropped, although they cost next to nothing"
@@ -309,13 +321,13 @@ def _robustness(found: Findings) -> Sequence[Claim]:
             + "; ".join(f"{name} {one.mean:.4f} ± {one.margin:.4f}" for name, one in index.items()),
             index["fair"].mean >= EVEN_ON_ONE and all(index["fair"].mean >= one.mean for one in index.values()),
             otherwise="a tuple's SIC goes by the rate of the window before it, so the tuples of a query in a burst are"
-            " worth more than 1 together and those of a calm one less (standard deviation 0.2 here), and Algorithm 1"
-            " compares the SIC that was let through, not the share of what was sent",
+            " worth more than 1 together and those of a calm one less, and Algorithm 1 compares the SIC that was let"
+            " through, not the share of what was sent",
         ),
         *(
             judged(
                 f"Section 5.3: fairness does not depend on the number of {what}",
-                "The definition makes no difference by resources or operators of a query.",
+                f"The definition makes no difference by resources or operators of a query. (Counted so: {least:g}.)",
                 f"Jain with {_points(measured, '')} {what}: {_along(measured, variant, 'jain', 4)}; random"
                 f" {_along(measured, 'random', 'jain', 4)}",
                 _least(measured, variant, "jain") >= least,
@@ -341,20 +353,21 @@ def _cost(found: Findings) -> Sequence[Claim]:
     mean = {point: interval.mean("fair", point, "mean").mean for point in interval.points}
     shortest, longest = min(interval.points), max(interval.points)
     usual = min(interval.points, key=lambda point: abs(point - INTERVAL_S))
-    decision = estimate(np.concatenate([found.one.of("fair", point, "decision_ms") for point in found.one.points]))
     single, batched = (found.decisions_ms[size] for size in sorted(found.decisions_ms))
     size = max(found.decisions_ms)
     return (
         judged(
             "Section 5.2: a short shedding interval keeps latency low",
-            "For low latency it is preferable to set it to a few hundreds of milliseconds.",
+            "For low latency it is preferable to set it to a few hundreds of milliseconds. (Counted so: the longest"
+            " interval makes the longest wait more than twice that at 250 ms.)",
             "Longest wait " + ", ".join(f"{point * 1e3:g} ms: {one:.2f} s" for point, one in wait_s.items()),
             wait_s[longest] > 2 * wait_s[usual],
             otherwise="waiting is dominated by something else",
         ),
         judged(
             "Section 5.2: an interval that is too short means needless overhead",
-            "Setting it too low induces unnecessary overhead due to frequent invocations.",
+            "Setting it too low induces unnecessary overhead due to frequent invocations. (Counted so: 0.005 of mean"
+            " SIC.)",
             f"With {1e3 * DECISION_S:g} ms a decision the mean SIC is "
             + ", ".join(f"{one:.3f} at {point * 1e3:g} ms" for point, one in mean.items()),
             mean[shortest] < mean[usual] - 0.005,
@@ -362,7 +375,7 @@ def _cost(found: Findings) -> Sequence[Claim]:
         ),
         judged(
             "Section 5.3: working on batches instead of tuples greatly reduces the overhead",
-            "The granularity of batches reduces the number of iterations.",
+            "The granularity of batches reduces the number of iterations. (Counted as greatly: five times less time.)",
             f"20,000 tuples of 60 queries: {single:.2f} ms as single tuples, {batched:.2f} ms in batches of {size}",
             single > 5 * batched,
             otherwise="two sorts take the place of the iterations",
@@ -370,9 +383,9 @@ def _cost(found: Findings) -> Sequence[Claim]:
         judged(
             "Section 5.3: a decision takes little of the interval",
             "The node is overloaded already when it has to decide. (Counted as little: 5 % of 250 ms.)",
-            f"On one node, {_points(found.one)}: {decision.mean:.2f} ± {decision.margin:.2f} ms a decision,"
-            f" {decision.mean / INTERVAL_S / 10:.2f} % of the interval",
-            decision.mean < 0.05 * 1e3 * INTERVAL_S,
+            f"The same 20,000 tuples, more than the node of these runs ever has waiting: {batched:.2f} ms of processor"
+            f" time in batches of {size}, {batched / INTERVAL_S / 10:.2f} % of the interval",
+            batched < 0.05 * 1e3 * INTERVAL_S,
             otherwise="Python",
         ),
     )

@@ -117,7 +117,6 @@ class Outcome:
         long_run_jain: Jain's index over the SIC of the whole time.
         wait_s: how long the oldest batch had waited when a detector looked: the largest after settling.
         busy: the share of the time that nodes were at work.
-        decision_ms: the real time per decision.
     """
 
     jain: float
@@ -128,7 +127,6 @@ class Outcome:
     long_run_jain: float
     wait_s: float
     busy: float
-    decision_ms: float
 
 
 def outcome(run: FederationRun, settled_s: float = SETTLED_S) -> Outcome:
@@ -149,7 +147,6 @@ def outcome(run: FederationRun, settled_s: float = SETTLED_S) -> Outcome:
         long_run_jain=float(means.sum() ** 2 / (len(means) * np.square(means).sum())),
         wait_s=max((float(one.max()) for one in waits_s if len(one)), default=0.0),
         busy=float(np.mean(list(run.busy.values()))),
-        decision_ms=1e3 * run.decision_wall_s / run.decisions if run.decisions else 0.0,
     )
 
 

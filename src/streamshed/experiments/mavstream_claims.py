@@ -174,7 +174,7 @@ def _of_different(found: Measured) -> list[Claim]:
     later = _means(runs, settled_s)
     memory = _memories(runs, settled_s)
     tight_s = found.lengths.tighten_s
-    after = [decision for decision in switches(runs[OPTIMIZER]) if decision.time_s + 1 >= tight_s]
+    changed = switches(runs[OPTIMIZER])
     greatest = float(track(runs[OPTIMIZER]).memory_bytes.max())
     pressed = track(found.pressed)
     missed_s = int((pressed.memory_bytes[pressed.time_s > tight_s] > TIGHT_BYTES).sum())
@@ -186,21 +186,15 @@ def _of_different(found: Measured) -> list[Claim]:
             "Section 6.2.1: with latency to be satisfied and memory not cared for, it goes to path capacity",
             "Path capacity is chosen when latency (0.5 s) is violated.",
             _story(runs[OPTIMIZER]),
-            bool(switches(runs[OPTIMIZER])) and switches(runs[OPTIMIZER])[0].after == "path-capacity",
-            otherwise="latency was not violated under segment.",
-        ),
-        judged(
-            f"Section 6.2.1: tightening memory at {found.lengths.tighten_s:g} s changes nothing",
-            "The weight of the don't-care class is too low to make a difference in the scores.",
-            f"Switches after that: {len(after)}; but memory is {greatest / 1e6:.2f} MB at most",
-            not after,
-            otherwise="a memory goal that is not cared for moved the strategy while latency was satisfied.",
+            bool(changed) and changed[0] is _first_violation(runs[OPTIMIZER]) and changed[0].after == "path-capacity",
+            otherwise="latency was not violated under segment, or something else was decided then.",
         ),
         judged(
             f"Section {PRESSED}: memory beyond its goal does not move it, where segment would break latency",
-            "The same: latency must be satisfied, memory is not cared for.",
+            "The weight of the don't-care class is too low to make a difference in the scores. (Judged at the rates of "
+            "6.2.2: at those of 6.2.1 memory has to exceed its goal first.)",
             f"Memory is beyond 1 MB for {missed_s} s; switches after {tight_s:g} s: {len(moved)}; latency under "
-            f"segment reaches {broken:.1f} s",
+            f"segment reaches {broken:.1f} s. At the rates of 6.2.1 memory is {greatest / 1e6:.2f} MB at most",
             missed_s > 0 and not moved and broken > LATENCY_S,
             otherwise="between bursts latency is satisfied by far and counts little, or memory was never violated.",
         ),
@@ -235,13 +229,20 @@ def returns(run: SimResult) -> int:
     return sum(first.switches and second.switches and second.after == first.before for first, second in pairwise(made))
 
 
+def _answer_to(decision: Decision) -> str:
+    """What section 6.2.2 expects where memory is violated."""
+    return "simplified-segment" if Measure.LATENCY in decision.violated else "segment"
+
+
 def _of_same(found: Measured) -> list[Claim]:
     runs, tight_s = found.same, found.lengths.tighten_s
     changed = switches(runs[OPTIMIZER])
     early = [decision for decision in changed if decision.time_s + 1 < tight_s]
     late = [decision for decision in changed if decision.time_s + 1 >= tight_s]
     memory = _memories(runs, late[0].time_s if late else tight_s)
-    alone = late[0] if late else None
+    pressing = [d for d in decisions(runs[OPTIMIZER]) if d.time_s + 1 >= tight_s and Measure.MEMORY in d.violated]
+    expected = [_answer_to(d) for d in pressing]
+    otherwise_chosen = sum(d.after != after for d, after in zip(pressing, expected, strict=True))
     met = {name: both_met(run, tight_s) for name, run in runs.items()}
     optimized = {"6.1": found.single[OPTIMIZER], "6.2.1": found.different[OPTIMIZER], PRESSED: found.pressed}
     optimized["6.2.2"] = runs[OPTIMIZER]
@@ -259,10 +260,11 @@ def _of_same(found: Measured) -> list[Claim]:
         judged(
             "Section 6.2.2: when memory is violated, it goes to segment; if latency is, too, to simplified segment",
             "Segment if only memory is violated, simplified segment if both are; in the thesis at 539 s.",
-            "; ".join(str(decision) for decision in late[:2]) or "no switch after memory was tightened",
-            alone is not None
-            and alone.after == ("simplified-segment" if Measure.LATENCY in alone.violated else "segment"),
-            otherwise="memory never exceeded the goal, or another strategy was chosen.",
+            f"{len(pressing)} looks with memory violated after it was tightened, {expected.count('segment')} of them"
+            f" memory alone; at {otherwise_chosen} another strategy was chosen. First: "
+            + ("; ".join(str(decision) for decision in late[:2]) or "no switch"),
+            bool(pressing) and otherwise_chosen == 0,
+            otherwise="memory never exceeded the goal, or a change was not worth it by the scores, or ended a cycle.",
         ),
         judged(
             "Section 6.2.2: memory then decreases noticeably",
@@ -306,14 +308,15 @@ def _of_overhead() -> Claim:
         }
     )
     maker = DecisionMaker("query", goals, "segment")
-    start = time.perf_counter()
+    start = time.process_time()
     for i in range(_DECISIONS):
         maker.decide(3.0 * i, {Measure.LATENCY: 0.5 + i % 3, Measure.MEMORY: 5e5 * (i % 4)}, 0.0)
-    each_s = (time.perf_counter() - start) / _DECISIONS
+    each_s = (time.process_time() - start) / _DECISIONS
     return judged(
         "Section 6.5: the optimizer's overhead is negligible",
-        "The overhead of the runtime optimizer and the shedders is negligible.",
+        "The overhead of the runtime optimizer and the shedders is negligible. (Of the optimizer only: in the "
+        "simulator a drop costs nothing. Counted as negligible: 1 % of the time.)",
         f"{1e6 * each_s:.0f} µs a decision: {each_s / 3.0:.4%} of the time with a look every 3 s",
         each_s / 3.0 < 0.01,
-        otherwise="this machine is very busy.",
+        otherwise="this machine is slow.",
     )

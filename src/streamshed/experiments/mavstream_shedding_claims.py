@@ -100,18 +100,20 @@ def of_errors(errors: Mapping[tuple[str, float], Errors]) -> list[Claim]:
         kind: all(error <= mtre + SCATTER for error, mtre in zip(sums[kind], levels, strict=True)) for kind in kinds
     }
     at = f"at MTRE {' / '.join(f'{mtre:.0%}' for mtre in levels)}"
-    spread = "the outer parts of the range hold few cars; how the thesis's data were spread is not known."
+    spread = "an end of the range holds more cars than its centre; how the thesis's data were spread is not known."
+    farthest = max(float(abs(errors["random", mtre].sums / mtre - 1).max()) for mtre in levels)
     return [
         judged(
             "Section 6.4: random shedders: the error of sums is near the tolerable error",
             "Near the error tolerance limit in every window.",
-            f"{shown(sums, ['random'])} {at}",
-            all(abs(error / mtre - 1) <= NEAR for error, mtre in zip(sums["random"], levels, strict=True)),
+            f"{shown(sums, ['random'])} {at}; the farthest window is {farthest:.1%} off the limit (up to {NEAR:.0%} is "
+            "near)",
+            farthest <= NEAR,
             otherwise="shedders were not at work all the time.",
         ),
         judged(
             "Section 6.4: random shedders: the error of averages is much lower",
-            "Much lower than the tolerance limits.",
+            "Much lower than the tolerance limits. (Counted so: a tenth.)",
             f"{shown(means, ['random'])} {at}",
             all(error < mtre / 10 for error, mtre in zip(means["random"], levels, strict=True)),
             otherwise="windows hold too few tuples.",
@@ -132,10 +134,10 @@ def of_errors(errors: Mapping[tuple[str, float], Errors]) -> list[Claim]:
         ),
         judged(
             "Section 6.4: lowest and highest first cause very small errors",
-            "Very small: outliers stretch the range, so few tuples lie at its ends.",
+            "Very small: outliers stretch the range, so few tuples lie at its ends. (Counted so: 5 %.)",
             f"sums: {shown(sums, outer)}; averages: {shown(means, outer)} {at}",
             max(max(of[kind]) for of in (sums, means) for kind in outer) < 0.05,
-            otherwise="the speeds of these cars lie close to the ends of their range; no outliers stretch it.",
+            otherwise="no outliers stretch the range of the speeds here: many lie close to one of its ends.",
         ),
         judged(
             "Section 6.4: semantic shedders cause lower errors than random ones",

@@ -108,7 +108,6 @@ def simulate_federation(
             "lost": sum(site.lost for site in sites.values()),
         },
         decisions=sum(site.decisions for site in sites.values()),
-        decision_wall_s=sum(site.decision_wall_s for site in sites.values()),
         waits_s={name: np.array(site.waits_s) for name, site in sites.items()},
         busy={name: site.node.busy_s / end_s for name, site in sites.items()},
         messages=(running.reports.sent, running.reports.lost),

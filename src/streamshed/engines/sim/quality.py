@@ -57,7 +57,6 @@ class FederationRun:
         lost_sic: SIC that was lost with nodes that failed.
         tuples: how many tuples sources have sent, shedders have dropped, failures have cost.
         decisions: how often a shedder had to choose.
-        decision_wall_s: the real time that these decisions took.
         waits_s: how long the oldest batch had waited whenever a detector looked, by node.
         busy: the share of the time that each node was at work.
         messages: reports of coordinators that were sent, and those of them that were lost.
@@ -73,7 +72,6 @@ class FederationRun:
     lost_sic: float
     tuples: Mapping[str, int]
     decisions: int
-    decision_wall_s: float
     waits_s: Mapping[str, Floats]
     busy: Mapping[str, float]
     messages: tuple[int, int]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -92,7 +91,6 @@ class Site:
         lost: tuples that failures have cost.
         lost_sic: their SIC.
         decisions: how often the shedder had to choose.
-        decision_wall_s: the real time that it took.
         waits_s: how long ago the oldest batch was sent, whenever the detector looked.
     """
 
@@ -114,7 +112,7 @@ class Site:
         self.node = Node(env, name, self._buffer, cost_s, self._processed, self._lost)
         self.node.speed = speed
         self.dropped = self.lost = self.decisions = 0
-        self.dropped_sic = self.lost_sic = self.decision_wall_s = 0.0
+        self.dropped_sic = self.lost_sic = 0.0
         self.waits_s: list[float] = []
         self._start_interval()
 
@@ -162,10 +160,8 @@ class Site:
     def _decide(self) -> None:
         if self._decision_s > 0 and not self._buffer.is_locked:
             return  # the node failed meanwhile
-        began_s = time.perf_counter()
         outcome = self._buffer.shedder.finish(self._env.now)
         if outcome is not None:
-            self.decision_wall_s += time.perf_counter() - began_s
             self.decisions += 1
             self.dropped += int(outcome.dropped.sum())
             self.dropped_sic += float(outcome.dropped_sic.sum())
