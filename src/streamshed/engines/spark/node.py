@@ -107,6 +107,7 @@ class NodeRunner(Closing):
         stale_after_s: how old a table may be.
         token: tables go over HTTP, with this token; None for files in the directory.
         on_batch: is told of every batch.
+        stopped: is set when nobody wants the node any more: it then no longer waits for those upstream to start.
         clock: the time, in seconds since 1970.
 
     Attributes:
@@ -131,10 +132,12 @@ class NodeRunner(Closing):
         per_output: bool = False,
         stale_after_s: float = STALE_AFTER_S,
         on_batch: Callable[[NetworkBatch], None] | None = None,
+        stopped: threading.Event | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.node: NodeSpec = node_spec(spec, name)
         self.spark, self._clock, self._told = spark, clock, on_batch
+        self._unwanted = stopped or threading.Event()
         self.directory = directory.absolute() / "nodes" / file_name(name)
         self.directory.mkdir(parents=True, exist_ok=True)
         arcs = directory.absolute() / "arcs"
@@ -314,10 +317,11 @@ class NodeRunner(Closing):
         files = self.inboxes[stream.id].files
         end_s = time.monotonic() + _SCHEMA_WAIT_S
         while (text := files.schema()) is None:
-            if time.monotonic() > end_s or self._stop.is_set():
+            if time.monotonic() > end_s or self._unwanted.is_set():
                 raise StreamshedError(
                     "nobody writes an arc that this node reads", where=f"arc {files.name!r}",
-                    got=f"nothing in {_SCHEMA_WAIT_S:g} s", expected="a node upstream that runs in the same directory",
+                    got="a stop" if self._unwanted.is_set() else f"nothing in {_SCHEMA_WAIT_S:g} s",
+                    expected="a node upstream that runs in the same directory",
                 )  # fmt: skip
             time.sleep(_POLL_S)
         schema = StructType.fromJson(json.loads(text))
