@@ -9,10 +9,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -20,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from streamshed.control import BatchCost, Controller, PlantController
 from streamshed.coordination import LastingRate, TablePlanner, measured_model, table_for_parent
-from streamshed.distributed.arc_files import ArcFiles, Inbox, file_name, read_document, write_atomically
+from streamshed.distributed.arc_files import ArcFiles, Inbox, file_name
 from streamshed.distributed.cutting import topology_of
 from streamshed.distributed.feasible_input.table import FeasibleInputTable
 from streamshed.distributed.feasible_input.upkeep import TableKeeper
@@ -31,6 +29,7 @@ from streamshed.distributed.scores import Throughput
 from streamshed.engines.spark.arcs import ParquetArc
 from streamshed.engines.spark.closing import Closing
 from streamshed.engines.spark.connectors import read_stream
+from streamshed.engines.spark.cost_memory import CostMemory
 from streamshed.engines.spark.runner import SALT, NetworkBatch, NetworkRunner
 from streamshed.errors import StreamshedError
 from streamshed.estimates import WEIGHT, WEIGHT_BEFORE
@@ -144,7 +143,9 @@ class NodeRunner(Closing):
         self.inboxes = {stream: Inbox(ArcFiles(arcs, arc)) for stream, arc in self.node.reads.items()}
         self.outboxes = {output: ArcFiles(arcs, arc) for output, arc in self.node.writes.items()}
         self.controller = controller or PlantController(self.node.own_target_s(target_s))
-        self._remember()
+        self._memory = CostMemory(self.directory / _COST_FILE, self.node.spec)
+        if isinstance(self.controller, PlantController):
+            self._memory.recall(self.controller, self.controller.target_s / _BATCHES)
         self.rates = ArrivalRates()
         self.lasting = LastingRate()
         otherwise = planner or SemanticRoadMapPlanner()
@@ -296,20 +297,9 @@ class NodeRunner(Closing):
                     self.lasting.observe(batch.sample.duration_s / batch_s, 1.0 - share, used)
             cost = self.controller.cost
             if cost is not None:
-                text = json.dumps({"cost": asdict(cost), "arrived": batch.sample.arrived})
-                with suppress(OSError):
-                    write_atomically(self.directory / _COST_FILE, text)
+                self._memory.keep(cost, batch.sample)
         if self._told is not None:
             self._told(batch)
-
-    def _remember(self) -> None:
-        """Go on with the costs of an earlier run: what waits on the arcs then must not all be taken at once."""
-        try:
-            found: dict[str, Any] = read_document(self.directory / _COST_FILE)
-            if found and isinstance(self.controller, PlantController):
-                self.controller.believe(BatchCost(**found["cost"]), float(found["arrived"]))
-        except (StreamshedError, KeyError, TypeError, ValueError) as error:
-            _LOG.warning("the costs of the last run cannot be used: %s", error)
 
     def _read(self, stream: Stream) -> DataFrame:
         if stream.source is None or stream.source.format != ARC:
