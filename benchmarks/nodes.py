@@ -1,10 +1,12 @@
 """Two applications in a chain, the second one the bottleneck: feasible input tables against shedding for oneself.
 
-Each run starts both nodes of `examples/chain.yaml` as processes of their own, lets them warm up at a low rate, then
-sends about three times what the second one can take, and looks at them between two moments: what came and what was
-delivered, how much of it on time, and the processor time of both with their Java and Python workers. Runs with tables
-and without take turns, in the same settings, because a machine is not the same from one minute to the next. Then the
-second node is killed (SIGKILL) some times, and started again.
+Both nodes of `examples/chain.yaml` are started as processes of their own, with about three times the load that the
+second one can take. When they have got going, the tables are withheld from the first node for some time, given back,
+withheld again: without a table that counts it sheds for itself alone, as with `--shed local`. So both ways are compared
+in the same processes, minutes apart, in turns (A B B A ...): Java goes on getting faster for minutes, and a machine is
+not the same from one minute to the next. Looked at is what came and what was delivered, how much of it on time, and the
+processor time of both with their Java and Python workers. Then the second node is killed (SIGKILL) some times, and
+started again.
 
     python -m benchmarks nodes
     python -m benchmarks.nodes pairs 1 --json pairs.json     # some of it
@@ -22,7 +24,6 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -31,13 +32,15 @@ from rich.console import Console
 from rich.table import Table
 
 from streamshed.cli.children import Child
-from streamshed.network import Connector, Spec, dump_spec, load_spec, node_specs
+from streamshed.network import load_spec, node_specs
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "chain.yaml"
 FIRST, SECOND, ARC = "edge", "core", "parsed-core"
 TARGET_S = 10.0
-CALM_TPS, RATE_TPS = 300.0, 1500.0
-START_S, CALM_S, SETTLE_S, MEASURE_S = 15.0, 20.0, 30.0, 40.0
+START_S, WARM_S, SETTLE_S, MEASURE_S = 120.0, 20.0, 18.0, 22.0
+GOING = 3
+"""So many batches of each node, and it has got going."""
+
 AWAY_S, BACK_S, STEADY_S = 15.0, 70.0, 8.0
 PAIRS, KILLS = 3, 3
 MODES = ("tables", "local")
@@ -58,31 +61,29 @@ def run(console: Console) -> None:
 
 
 def pairs(console: Console, count: int) -> list[dict[str, Any]]:
-    """Runs with tables and without, in turns."""
+    """What both ways of shedding give, in turns, in one run."""
     found = []
-    for number in range(count):
-        for mode in MODES if number % 2 == 0 else MODES[::-1]:
-            console.print(f"{mode} …", style="dim")
-            found.append(compare(mode))
-    return found
-
-
-def compare(mode: str) -> dict[str, Any]:
-    """What one way of shedding gives, between two moments under load."""
-    with Chain(mode) as chain:
-        chain.watch(chain.loaded_s + SETTLE_S)
-        before = chain.history[-1]
-        chain.watch(chain.loaded_s + SETTLE_S + MEASURE_S)
-        after = chain.history[-1]
-        return {"mode": mode, **chain.ended(), **_between(before, after), "history": chain.history}
+    with Chain() as chain:
+        console.print("starting …", style="dim")
+        chain.get_going()
+        for number in range(count):
+            for mode in MODES if number % 2 == 0 else MODES[::-1]:
+                console.print(f"{mode} …", style="dim")
+                chain.withhold(mode == "local")
+                chain.watch(time.time() + SETTLE_S)
+                before = chain.history[-1]
+                chain.watch(time.time() + MEASURE_S)
+                found.append({"mode": mode, **_between(before, chain.history[-1])})
+        ended = chain.ended()
+    return [{**one, **ended, "history": chain.history if one is found[0] else []} for one in found]
 
 
 def kills(console: Console, count: int) -> list[dict[str, Any]]:
     """What happens when the second node is killed under load, and started again, some times in one run."""
     console.print("kill …", style="dim")
     found = []
-    with Chain("tables") as chain:
-        chain.watch(chain.loaded_s + SETTLE_S)
+    with Chain() as chain:
+        chain.get_going()
         for _ in range(count):
             found.append(_killed(chain))
         ended = chain.ended()
@@ -102,25 +103,25 @@ def _killed(chain: Chain) -> dict[str, Any]:
     began_s = time.time()
 
     def steady() -> bool:
-        after_s = recovered_s(chain.history, second.pid, began_s - chain.epoch_s)
+        after_s = recovered_s(chain.history, second.pid, began_s - chain.began_s)
         return after_s is not None and time.time() - began_s - after_s >= STEADY_S
 
     chain.watch(began_s + BACK_S, steady)
-    since = [moment for moment in chain.history if moment["at_s"] > began_s - chain.epoch_s]
+    since = [moment for moment in chain.history if moment["at_s"] > began_s - chain.began_s]
     first = chain.history.index(before)
     return {
         "killed_at_s": before["at_s"],
-        "restarted_at_s": began_s - chain.epoch_s,
+        "restarted_at_s": began_s - chain.began_s,
         "away": _between(before, away)[FIRST],
         "back": _between(before, chain.history[-1])[FIRST],
         "waiting_most": max(sum((one[SECOND].get("waiting") or {}).values()) for one in since),
-        "up_s": _first_s(since, began_s - chain.epoch_s, lambda one: one[SECOND].get("pid") == second.pid),
+        "up_s": _first_s(since, began_s - chain.began_s, lambda one: one[SECOND].get("pid") == second.pid),
         "table_s": _first_s(
-            [one for one in chain.history[first:] if one["at_s"] > began_s - chain.epoch_s],
-            began_s - chain.epoch_s,
+            [one for one in chain.history[first:] if one["at_s"] > began_s - chain.began_s],
+            began_s - chain.began_s,
             lambda one: SECOND in one[FIRST].get("fresh_tables", ()),
         ),
-        "recovered_s": recovered_s(chain.history, second.pid, began_s - chain.epoch_s),
+        "recovered_s": recovered_s(chain.history, second.pid, began_s - chain.began_s),
     }
 
 
@@ -151,37 +152,21 @@ class Chain:
 
     Attributes:
         children: by name.
-        epoch_s: when tuples began to come, seconds since 1970.
-        loaded_s: when the high rate began.
-        history: what the nodes said, moment by moment, in seconds since the epoch.
+        began_s: when they were started, seconds since 1970.
+        history: what the nodes said, moment by moment, in seconds since then.
     """
 
-    def __init__(self, mode: str) -> None:
-        self.epoch_s = time.time() + START_S
-        self.loaded_s = self.epoch_s + CALM_S
+    def __init__(self) -> None:
+        self.began_s = time.time()
         self.history: list[Moment] = []
         self._stack = ExitStack()
-        place = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="streamshed-nodes-")))
-        spec = self._spec()
-        file = place / "chain.yaml"
-        file.write_text(dump_spec(spec))
-        given = ["--target", str(TARGET_S), "--master", "local[1]", "--conf", "spark.driver.memory=700m"]
-        given += ["--directory", str(place / "run"), "--shed", mode, "--stop-at-eof"]
-        self.children = {name: Child(file, node, place / "run", given, None) for name, node in node_specs(spec).items()}
-
-    def _spec(self) -> Spec:
+        self._place = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="streamshed-nodes-")))
         spec = load_spec(EXAMPLE)
-        options = {
-            **(spec.network.streams[0].source or Connector("feeder")).options,
-            "pattern": "step",
-            "before_tps": str(CALM_TPS),
-            "after_tps": str(RATE_TPS),
-            "at_s": str(CALM_S),
-            "epoch": f"{self.epoch_s:.3f}",
+        given = ["--target", str(TARGET_S), "--master", "local[1]", "--conf", "spark.driver.memory=700m"]
+        given += ["--directory", str(self._place / "run"), "--stop-at-eof"]
+        self.children = {
+            name: Child(EXAMPLE, node, self._place / "run", given, None) for name, node in node_specs(spec).items()
         }
-        options.pop("rate_tps", None)
-        stream = replace(spec.network.streams[0], source=Connector("feeder", options))
-        return replace(spec, network=replace(spec.network, streams=(stream,)), rates={stream.id: RATE_TPS})
 
     def __enter__(self) -> Self:
         for child in self.children.values():
@@ -201,7 +186,24 @@ class Chain:
                 name: {key: status.get(key) for key in (*_SHOWN, "due_s", "time_s")} if status else {}
                 for name, status in statuses.items()
             }
-            self.history.append({"at_s": time.time() - self.epoch_s, **shown})
+            self.history.append({"at_s": time.time() - self.began_s, **shown})
+
+    def get_going(self) -> None:
+        """Wait until both nodes have got going, and some time more."""
+
+        def going() -> bool:
+            return all((self.history[-1][name].get("batches") or 0) >= GOING for name in self.children)
+
+        self.watch(self.began_s + START_S, lambda: bool(self.history) and going())
+        self.watch(time.time() + WARM_S)
+
+    def withhold(self, withheld: bool) -> None:
+        """Keep tables from the first node, or no longer: by a directory that is not where it should be."""
+        given, kept = self._place / "run" / "tables" / FIRST, self._place / "run" / "withheld"
+        if withheld and given.exists():
+            given.rename(kept)
+        elif not withheld and kept.exists():
+            kept.rename(given)
 
     def ended(self) -> dict[str, Any]:
         """Stop the nodes, and see whether every tuple is accounted for."""
@@ -254,6 +256,9 @@ def show(console: Console, results: Sequence[dict[str, Any]]) -> None:
         if found["mode"] not in MODES:
             continue
         first, second = found[FIRST], found[SECOND]
+        if first is None or second is None or not second["delivered_tps"]:
+            table.add_row(found["mode"], "nothing", *[""] * (len(columns) - 3), str(found["balanced"]))
+            continue
         delivered_tps, cores = second["delivered_tps"], first["cores"] + second["cores"]
         sums[found["mode"]].append((delivered_tps, cores, 1000 * cores / delivered_tps))
         table.add_row(
@@ -319,9 +324,9 @@ def _show(files: list[Path]) -> None:
 
 
 def _kept(results: list[dict[str, Any]], file: Path | None) -> None:
-    show(Console(width=140), results)
     if file is not None:
         file.write_text(json.dumps(results))
+    show(Console(width=140), results)
 
 
 if __name__ == "__main__":
