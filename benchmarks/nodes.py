@@ -17,6 +17,7 @@ started again.
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import statistics
@@ -37,11 +38,12 @@ from streamshed.network import load_spec, node_specs
 EXAMPLE = Path(__file__).parents[1] / "examples" / "chain.yaml"
 FIRST, SECOND, ARC = "edge", "core", "parsed-core"
 TARGET_S = 10.0
-START_S, WARM_S, SETTLE_S, MEASURE_S = 120.0, 20.0, 18.0, 22.0
+START_S, WARM_S, SETTLE_S, MEASURE_S = 120.0, 10.0, 15.0, 20.0
 GOING = 3
 """So many batches of each node, and it has got going."""
 
 AWAY_S, BACK_S, STEADY_S = 15.0, 70.0, 8.0
+END_S = 10.0
 PAIRS, KILLS = 3, 3
 MODES = ("tables", "local")
 
@@ -60,31 +62,35 @@ def run(console: Console) -> None:
     show(console, [*pairs(console, PAIRS), *kills(console, KILLS)])
 
 
-def pairs(console: Console, count: int) -> list[dict[str, Any]]:
-    """What both ways of shedding give, in turns, in one run."""
-    found = []
+def pairs(console: Console, count: int, seconds: float = math.inf) -> list[dict[str, Any]]:
+    """What both ways of shedding give, in turns, in one run; as many turns as end in so many seconds."""
+    found: list[dict[str, Any]] = []
     with Chain() as chain:
         console.print("starting …", style="dim")
         chain.get_going()
-        for number in range(count):
-            for mode in MODES if number % 2 == 0 else MODES[::-1]:
-                console.print(f"{mode} …", style="dim")
-                chain.withhold(mode == "local")
-                chain.watch(time.time() + SETTLE_S)
-                before = chain.history[-1]
-                chain.watch(time.time() + MEASURE_S)
-                found.append({"mode": mode, **_between(before, chain.history[-1])})
+        for mode in [mode for number in range(count) for mode in (MODES if number % 2 == 0 else MODES[::-1])]:
+            if chain.lasts_s() + SETTLE_S + MEASURE_S + END_S > seconds:
+                break
+            console.print(f"{mode} …", style="dim")
+            chain.withhold(mode == "local")
+            chain.watch(time.time() + SETTLE_S)
+            before = chain.history[-1]
+            chain.watch(time.time() + MEASURE_S)
+            found.append({"mode": mode, **_between(before, chain.history[-1])})
         ended = chain.ended()
     return [{**one, **ended, "history": chain.history if one is found[0] else []} for one in found]
 
 
-def kills(console: Console, count: int) -> list[dict[str, Any]]:
-    """What happens when the second node is killed under load, and started again, some times in one run."""
-    console.print("kill …", style="dim")
-    found = []
+def kills(console: Console, count: int, seconds: float = math.inf) -> list[dict[str, Any]]:
+    """What happens when the second node is killed under load, and started again; as often as fits into the time."""
+    found: list[dict[str, Any]] = []
     with Chain() as chain:
+        console.print("starting …", style="dim")
         chain.get_going()
         for _ in range(count):
+            if chain.lasts_s() + AWAY_S + BACK_S + END_S > seconds:
+                break
+            console.print("kill …", style="dim")
             found.append(_killed(chain))
         ended = chain.ended()
     return [{"mode": "kill", **one, **ended, "history": chain.history if one is found[0] else []} for one in found]
@@ -197,6 +203,10 @@ class Chain:
         self.watch(self.began_s + START_S, lambda: bool(self.history) and going())
         self.watch(time.time() + WARM_S)
 
+    def lasts_s(self) -> float:
+        """How long it has been running."""
+        return time.time() - self.began_s
+
     def withhold(self, withheld: bool) -> None:
         """Keep tables from the first node, or no longer: by a directory that is not where it should be."""
         given, kept = self._place / "run" / "tables" / FIRST, self._place / "run" / "withheld"
@@ -305,17 +315,19 @@ def _show_kills(console: Console, results: Sequence[dict[str, Any]]) -> None:
 
 
 app = typer.Typer(add_completion=False)
+_Count = Annotated[int, typer.Argument()]
+_Seconds = Annotated[float, typer.Option("--seconds", help="Begin nothing that would not be over by then.")]
 _Json = Annotated[Path | None, typer.Option("--json", help="Write everything here.")]
 
 
 @app.command("pairs")
-def _pairs(count: Annotated[int, typer.Argument()] = PAIRS, json_file: _Json = None) -> None:
-    _kept(pairs(Console(), count), json_file)
+def _pairs(count: _Count = PAIRS, seconds: _Seconds = math.inf, json_file: _Json = None) -> None:
+    _kept(pairs(Console(), count, seconds), json_file)
 
 
 @app.command("kills")
-def _kills(count: Annotated[int, typer.Argument()] = KILLS, json_file: _Json = None) -> None:
-    _kept(kills(Console(), count), json_file)
+def _kills(count: _Count = KILLS, seconds: _Seconds = math.inf, json_file: _Json = None) -> None:
+    _kept(kills(Console(), count, seconds), json_file)
 
 
 @app.command("show")
