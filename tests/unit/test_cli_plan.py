@@ -160,8 +160,8 @@ def test_capacity_and_headroom() -> None:
     answer = Answer("plan", example("expressway"), "--capacity", 0.5, "--headroom", 0.8)
     assert answer.code == 0
     assert "(capacity 0.500 × headroom 0.8)" in answer.text
-    assert "Load 0.720 of 0.400" in answer.text
-    assert "80 % excess" in answer.text
+    assert "Load 0.666 of 0.400" in answer.text
+    assert "66 % excess" in answer.text
 
 
 def test_a_plan_that_cannot_fit(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_rates_move_as_recorded(tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_text("# ten times a second\ncount\n" + "\n".join(["1", "3"] * 50) + "\n")
     numbers = document(
-        tmp_path / "numbers.json", EXPRESSWAY, "--seconds", 5, "--rate-factor", 0.01, "--trace", trace, "--start", 2,
+        tmp_path / "numbers.json", EXPRESSWAY, "--seconds", 5, "--rate-factor", 0.05, "--trace", trace, "--start", 2,
         "--controllers", "ctrl", "--planners", "none",
     )  # fmt: skip
     assert numbers["runs"][0]["arrived"] == pytest.approx(5 * 1000, abs=3), "scaled to the rate of the spec"

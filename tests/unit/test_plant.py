@@ -33,9 +33,11 @@ def simulate(
     controller: PlantController | None,
     noise: float = 0.0,
     pause: tuple[int, float] | None = None,
+    cost: BatchCost = COST,
+    seed: int = 7,
 ) -> list[Batch]:
     """Back-to-back batches, each taking all that has arrived; a decision is made when a batch starts."""
-    generator = random.Random(7)
+    generator = random.Random(seed)
     now_s = taken_s = 0.0
     batches: list[Batch] = []
     while now_s < until_s:
@@ -48,7 +50,7 @@ def simulate(
         wait_s = now_s - taken_s
         keep = controller.admit(Outlook(now_s, waiting, wait_s, wait_s)).keep if controller else 1.0
         kept = int(waiting * keep)
-        duration_s = COST.duration_s(waiting, kept) * (1 + generator.gauss(0, noise))
+        duration_s = cost.duration_s(waiting, kept) * (1 + generator.gauss(0, noise))
         if pause is not None and len(batches) == pause[0]:
             duration_s += pause[1]
         taken_s, now_s = now_s, now_s + duration_s
@@ -96,6 +98,21 @@ def test_a_long_pause_is_survived() -> None:
     bad = [batch for batch in batches if batch.worst_delay_s > TARGET_S]
     assert 1 <= len(bad) <= 4
     assert batches[-1].dropped == 0
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_burst_after_a_steady_rate_is_not_taken_for_cheap(seed: int) -> None:
+    # All batches before it are of one size and nearly all fixed cost: their noise may say that tuples cost nothing.
+    cost = BatchCost(fixed_s=0.55, read_s=0.8e-6, process_s=1.9e-5)
+    batches = simulate(
+        lambda time_s: 160_000 if 20 <= time_s < 32 else 5_700, 45.0, PlantController(2.0), 0.06, cost=cost, seed=seed
+    )
+    assert max(batch.duration_s for batch in batches) < 1.2, "one that keeps all takes over 2 s, the next more"
+    assert sum(batch.dropped for batch in batches if batch.start_s < 20) == 0
+    loaded = [batch for batch in batches if 20 <= batch.start_s < 32]
+    full = sum(0.9 - cost.fixed_s - cost.read_s * batch.arrived for batch in loaded) / cost.process_s
+    assert sum(batch.kept for batch in loaded) > 0.5 * full
+    assert sum(batch.dropped for batch in batches if batch.start_s > 36) == 0
 
 
 def test_everything_is_kept_until_costs_are_known() -> None:

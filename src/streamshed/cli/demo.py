@@ -22,7 +22,7 @@ _ROOM_BYTES = 4 * 2**30
 
 
 def demo(
-    seconds: Annotated[float, typer.Option("--seconds", metavar="S", help="How long each of the two days is.")] = 48.0,
+    seconds: Annotated[float, typer.Option("--seconds", metavar="S", help="How long each of the two days is.")] = 44.0,
     factor: Annotated[float, typer.Option("--factor", "-f", metavar="F", help="The burst, in capacities.")] = 3.0,
     target: Annotated[
         float | None,
@@ -91,7 +91,7 @@ def demo(
             capacity = find_capacity(spark, spec, target, directory, steps.begin)
             target_s = capacity.target_s
             steps.say(_describe(capacity))
-            day = Day(CALM_LOAD * capacity.rate_tps, factor * capacity.rate_tps, seconds)
+            day = Day(CALM_LOAD * capacity.on_time_tps, factor * capacity.rate_tps, seconds)
             runs: dict[str, Run] = {}
             for kind, controller in kinds.items():
                 steps.begin(f"playing the day {called(kind)}", seconds + 4)
@@ -148,8 +148,9 @@ class _Steps:
 
 def _describe(capacity: Capacity) -> str:
     return (
-        f"      a micro-batch takes {capacity.fixed_s:.2f} s and {1e6 * capacity.tuple_s:.1f} µs a report, so this "
-        f"machine can hold {capacity.target_s:g} s up to {capacity.rate_tps:,.0f} reports/s"
+        f"      a micro-batch takes {capacity.fixed_s:.2f} s and {1e6 * capacity.tuple_s:.1f} µs a report: this "
+        f"machine's capacity is {capacity.rate_tps:,.0f} reports/s, and on time, within {capacity.target_s:g} s, "
+        f"{capacity.on_time_tps:,.0f}/s"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ _READ_SHARE = 0.1  # believed of c_r / c_p until drops tell the two apart
 _PRIOR_WEIGHT = 0.02  # of that belief, against the weight of one batch
 _OUTLIER = 3.0  # standard deviations
 _SAME_SIDE = 3  # so many surprises in a row are a change, not outliers
+_DOUBT = 2.0  # standard errors
 
 
 @dataclass(frozen=True)
@@ -26,39 +27,57 @@ class BatchCost:
         read_s: c_r, of a tuple that is read and perhaps dropped.
         process_s: c_p, of a tuple that is kept, on top of reading it.
         error_s: the standard deviation of a batch's duration from what the model says.
+        usual: n of the batches that the model comes from, on average.
+        doubt_s: so much more a tuple may cost beyond those; large where all batches were of one size.
 
-    >>> BatchCost(0.1, 1e-6, 1e-5).duration_s(10_000, 5_000)
-    0.16
+    >>> cost = BatchCost(0.1, 1e-6, 1e-5, usual=1_000, doubt_s=3e-5)
+    >>> cost.duration_s(10_000, 5_000), cost.at_most_s(10_000, 5_000)
+    (0.16, 0.28)
+    >>> round(cost.affordable(10_000, 0.28)), round(cost.affordable(10_000, 0.115))
+    (5000, 500)
     """
 
     fixed_s: float
     read_s: float
     process_s: float
     error_s: float = 0.0
+    usual: float = 0.0
+    doubt_s: float = 0.0
 
     def duration_s(self, arrived: float, kept: float) -> float:
         """How long a batch takes that reads some tuples and keeps some of them."""
         return self.fixed_s + self.read_s * arrived + self.process_s * kept
 
+    def at_most_s(self, arrived: float, kept: float, known: float = 1.0) -> float:
+        """How long it surely takes no longer than; up to `known` times the usual number of tuples there is no doubt."""
+        return self.duration_s(arrived, kept) + self.doubt_s * max(kept - known * self.usual, 0.0)
+
     def affordable(self, arrived: float, duration_s: float) -> float:
-        """How many of the tuples can be kept so that the batch takes so long."""
+        """How many of the tuples can be kept so that the batch surely takes no longer."""
         left_s = duration_s - self.fixed_s - self.read_s * arrived
-        if self.process_s <= 0:
+        tuple_s = self.process_s
+        if left_s > tuple_s * self.usual:  # beyond the usual
+            left_s += self.doubt_s * self.usual
+            tuple_s += self.doubt_s
+        if tuple_s <= 0:
             return arrived if left_s >= 0 else 0.0
-        return min(max(left_s / self.process_s, 0.0), arrived)
+        return min(max(left_s / tuple_s, 0.0), arrived)
 
 
 class CostEstimator:
     """Recursive least squares with forgetting, in information form, over the observed batches.
 
     With φ = (1, N, n) each batch adds λ-discounted φφᵀ to the information matrix and φD to the information vector; the
-    coefficients are the non-negative least-squares solution. Three things keep it sound:
+    coefficients are the non-negative least-squares solution. Four things keep it sound:
 
     - As long as nothing is dropped, N = n and the data cannot tell reading from processing. A weak belief
       (c_r = 0.1·c_p) decides, until drops bring variation. It loses against two or three batches that do.
     - The first batches (compilation, cold caches) are left out.
     - A batch more than three standard deviations off counts as much less as it is further off; three in a row on the
       same side count fully, because then the plant has changed.
+    - Batches at a steady rate are all of one size, so that their durations hardly tell a fixed cost from one per tuple:
+      then the coefficients are right together, for such batches, but not one by one. What this leaves open is given
+      as a doubt, so that nobody takes a batch many times larger for as cheap as those.
 
     Args:
         forgetting: λ; 0.9 looks back over about 10 batches.
@@ -123,9 +142,7 @@ class CostEstimator:
             return 1.0
         foreseen_s = self._cost.duration_s(arrived, kept)
         error_s = duration_s - foreseen_s
-        # A floor on the spread: a model that has fitted its few points perfectly must not call all others outliers.
-        spread_s = max(math.sqrt(self._variance), 0.05 * foreseen_s, 1e-3)
-        off = abs(error_s) / spread_s
+        off = abs(error_s) / self._spread_s(foreseen_s)
         surprising = off > _OUTLIER
         side = int(math.copysign(1, error_s))
         self._surprises = (self._surprises if self._surprises * side > 0 else 0) + side if surprising else 0
@@ -152,4 +169,19 @@ class CostEstimator:
         design = (vectors * root).T
         target = (vectors / root).T @ moment
         fixed_s, read_s, process_s = nnls(design, target)[0]
-        return BatchCost(float(fixed_s), float(read_s / unit), float(process_s / unit), math.sqrt(self._variance))
+        cost = BatchCost(float(fixed_s), float(read_s / unit), float(process_s / unit), math.sqrt(self._variance))
+        return replace(cost, usual=float(self._information[0, 2] / count), doubt_s=self._doubt_s(cost.process_s))
+
+    def _doubt_s(self, process_s: float) -> float:
+        """Two standard errors of the cost per kept tuple; at most what is missing if no cost were fixed."""
+        count, kept, squares, took_s = (float(self._information[i, j]) for i, j in ((0, 0), (0, 2), (2, 2), (0, 3)))
+        if kept <= 0:
+            return 0.0
+        spread = math.sqrt(max(squares - kept**2 / count, 0.0))
+        error_s = self._spread_s(took_s / count)
+        most_s = max(took_s / kept - process_s, 0.0)
+        return min(_DOUBT * error_s / spread, most_s) if spread > 0 else most_s
+
+    def _spread_s(self, foreseen_s: float) -> float:
+        """The deviation to reckon with: a model that has fitted its few points perfectly is not perfect for others."""
+        return max(math.sqrt(self._variance), 0.05 * foreseen_s, 1e-3)

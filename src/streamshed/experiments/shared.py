@@ -133,7 +133,7 @@ def play(
     epoch_s = time.time() + 5.0
 
     def options(rate_tps: float) -> Mapping[str, str]:
-        can_tps = capacity.rate_tps * rate_tps
+        can_tps = capacity.on_time_tps * rate_tps
         phases = f"{CALM_LOAD * can_tps:.0f}:{CALM_S:g}, {overload * can_tps:.0f}:{10 * seconds:g}"
         return {"pattern": "phases", "phases": phases, "epoch": f"{epoch_s:.3f}"}
 
