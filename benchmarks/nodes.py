@@ -37,9 +37,9 @@ from streamshed.network import load_spec, node_specs
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "chain.yaml"
 FIRST, SECOND, ARC = "edge", "core", "parsed-core"
-TARGET_S = 10.0
-START_S, WARM_S, SETTLE_S, MEASURE_S = 120.0, 10.0, 15.0, 20.0
-GOING = 3
+TARGET_S = 15.0
+START_S, WARM_S, SETTLE_S, MEASURE_S = 120.0, 5.0, 15.0, 20.0
+GOING = 2
 """So many batches of each node, and it has got going."""
 
 AWAY_S, BACK_S, STEADY_S = 15.0, 70.0, 8.0
@@ -62,13 +62,15 @@ def run(console: Console) -> None:
     show(console, [*pairs(console, PAIRS), *kills(console, KILLS)])
 
 
-def pairs(console: Console, count: int, seconds: float = math.inf) -> list[dict[str, Any]]:
+def pairs(
+    console: Console, count: int, seconds: float = math.inf, modes: tuple[str, ...] = MODES
+) -> list[dict[str, Any]]:
     """What both ways of shedding give, in turns, in one run; as many turns as end in so many seconds."""
     found: list[dict[str, Any]] = []
     with Chain() as chain:
         console.print("starting …", style="dim")
         chain.get_going()
-        for mode in [mode for number in range(count) for mode in (MODES if number % 2 == 0 else MODES[::-1])]:
+        for mode in [mode for number in range(count) for mode in (modes if number % 2 == 0 else modes[::-1])]:
             if chain.lasts_s() + SETTLE_S + MEASURE_S + END_S > seconds:
                 break
             console.print(f"{mode} …", style="dim")
@@ -321,8 +323,10 @@ _Json = Annotated[Path | None, typer.Option("--json", help="Write everything her
 
 
 @app.command("pairs")
-def _pairs(count: _Count = PAIRS, seconds: _Seconds = math.inf, json_file: _Json = None) -> None:
-    _kept(pairs(Console(), count, seconds), json_file)
+def _pairs(
+    count: _Count = PAIRS, seconds: _Seconds = math.inf, local_first: bool = False, json_file: _Json = None
+) -> None:
+    _kept(pairs(Console(), count, seconds, MODES[::-1] if local_first else MODES), json_file)
 
 
 @app.command("kills")

@@ -268,25 +268,27 @@ def test_what_a_node_can_do_is_learnt_from_its_batches() -> None:
 
 def test_a_modest_table_grows_and_a_bold_one_shrinks() -> None:
     rate = LastingRate()
-    for _ in range(200):
-        rate.observe(fill=0.5, dropped=0.0, used=1.0)
+
+    def seen(times: int, fill: float, dropped: float, used: float) -> None:
+        for _ in range(times):
+            rate.observe(fill, dropped, used, done_tps=100.0)
+
+    seen(200, fill=0.5, dropped=0.0, used=1.0)
     assert rate.factor == 3.0
-    rate.observe(fill=1.0, dropped=0.5, used=2.0)  # the parent does not keep to the table
-    rate.observe(fill=0.1, dropped=0.0, used=0.6)  # not all is used that it may send
+    seen(1, fill=1.0, dropped=0.5, used=2.0)  # the parent does not keep to the table
+    seen(1, fill=0.1, dropped=0.0, used=0.6)  # not all is used that it may send
     assert rate.factor == 3.0
-    for _ in range(200):
-        rate.observe(fill=0.1, dropped=0.0, used=0.1)
+    seen(200, fill=0.1, dropped=0.0, used=0.1)
     assert rate.factor == pytest.approx(1.0, abs=0.02)
-    for _ in range(20):
-        rate.observe(fill=0.9, dropped=0.05, used=1.0)
+    seen(20, fill=1.0, dropped=0.05, used=1.0)
     before = rate.factor
-    rate.observe(fill=0.9, dropped=0.05, used=1.0)
-    assert rate.factor == pytest.approx(before, abs=0.01), "nearly full, dropping a little"
-    rate.observe(fill=0.9, dropped=0.4, used=1.0)
+    seen(1, fill=1.0, dropped=0.05, used=1.0)
+    assert rate.factor == pytest.approx(before, abs=0.01), "full, dropping a little"
+    seen(1, fill=1.0, dropped=0.4, used=1.0)
     assert rate.factor > 0.95 * before, "one bad batch is no overload"
-    for _ in range(200):
-        rate.observe(fill=1.0, dropped=0.2, used=1.0)
+    seen(200, fill=1.0, dropped=0.2, used=1.0)
     assert rate.of(1000.0) == 500.0
+    assert rate.of(50.0) == pytest.approx(100.0), "what it has done it can do"
 
 
 def test_a_node_begins_with_the_costs_of_its_spec_and_comes_back_with_those_that_it_found(tmp_path: Path) -> None:

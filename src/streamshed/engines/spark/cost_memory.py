@@ -33,8 +33,9 @@ def believed_cost(spec: Spec, target_s: float) -> BatchCost | None:
     ... statistics: {costs: {a: 0.002}}
     ... rates: {s: 100}
     ... ''')
-    >>> believed_cost(spec, 10.0)
-    BatchCost(fixed_s=0.5, read_s=0.0002, process_s=0.002, error_s=0.0)
+    >>> cost = believed_cost(spec, 10.0)
+    >>> cost.fixed_s, cost.read_s, cost.process_s
+    (0.5, 0.0002, 0.002)
     """
     tuples_tps = sum(spec.rates.values())
     load = total_load(load_coefficients(spec.network, spec.statistics), spec.rates) / (spec.capacity or 1.0)
@@ -55,8 +56,9 @@ def cautious(cost: BatchCost, arrived: float, kept: float) -> BatchCost:
         arrived: tuples of a typical batch.
         kept: those of them that it kept.
 
-    >>> cautious(BatchCost(2.0, 0.0, 0.0), 1000, 500)
-    BatchCost(fixed_s=1.0, read_s=0.0, process_s=0.002, error_s=0.0)
+    >>> cost = cautious(BatchCost(2.0, 0.0, 0.0), 1000, 500)
+    >>> cost.fixed_s, cost.process_s
+    (1.0, 0.002)
     """
     whole_s = cost.duration_s(arrived, kept)
     reading_s = cost.read_s * arrived

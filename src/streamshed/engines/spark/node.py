@@ -44,9 +44,9 @@ PERIOD_S = 1.0
 _SCHEMA_WAIT_S = 120.0
 _POLL_S = 0.1
 _RATE_WINDOW_S = 10.0
-_BATCHES = 4
+_BATCHES = 3
 """So many batches at most in a node's part of the target: each costs it, and whoever reads its arcs, something,
-whatever is in it."""
+whatever is in it. Under full load batches follow each other that take a little less than half of it."""
 
 _COST_FILE = "cost.json"
 _DRIFT = 0.04  # of the measured capacity, before the table is made again
@@ -266,8 +266,8 @@ class NodeRunner(Closing):
         model = self._tables.model
         if not isinstance(self.controller, PlantController):
             return model
-        rate_tps = self.controller.lasting_rate_tps
-        return None if rate_tps is None else measured_model(model, rates_tps, self.lasting.of(rate_tps))
+        rate_tps = self.lasting.of(self.controller.lasting_rate_tps or 0.0)
+        return measured_model(model, rates_tps, rate_tps) if rate_tps > 0 else None
 
     def _run(self) -> None:
         failing = False
@@ -288,13 +288,14 @@ class NodeRunner(Closing):
                 counts = batch.counts[arc.id]
                 self.rates.observe(arc.id, batch.start_s, counts.arrived - counts.malformed)
         if isinstance(self.controller, PlantController) and batch.sample.arrived:
-            batch_s, rate_tps = self.controller.lasting_batch_s, self.controller.lasting_rate_tps
-            if batch_s and rate_tps:
-                used = sum(self.rates.tps.values()) / self.lasting.of(rate_tps)
+            batch_s, rate_tps = self.controller.lasting_batch_s, self.controller.lasting_rate_tps or 0.0
+            if batch_s:
+                used = sum(self.rates.tps.values()) / max(self.lasting.of(rate_tps), 1e-9)
                 # What is dropped for nodes below says nothing about this one.
                 share = self.runner.manager.keep if self._tables and self._tables.tables else batch.load_share
                 if not math.isnan(share):
-                    self.lasting.observe(batch.sample.duration_s / batch_s, 1.0 - share, used)
+                    took_s = batch.sample.duration_s
+                    self.lasting.observe(took_s / batch_s, 1.0 - share, used, batch.sample.kept / max(took_s, 1e-3))
             cost = self.controller.cost
             if cost is not None:
                 self._memory.keep(cost, batch.sample)
