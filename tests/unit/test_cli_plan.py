@@ -299,7 +299,7 @@ def test_the_curves_reach_the_load_they_stand_for() -> None:
         (("--factor", 0.5), "--factor"),
         (("--target", 0), "--target"),
         (("--planner", "semantik"), "did you mean 'semantic'?"),
-        (("--controller", "batch,ctl"), "did you mean 'ctrl'?"),
+        (("--controller", "deadline,ctl"), "did you mean 'ctrl'?"),
         (("--figure", "demo.doc"), "a figure of this format cannot be drawn"),
     ],
 )

@@ -87,7 +87,7 @@ def cluster(
 
     from streamshed.cli.children import Child, ClusterView, ended_with
     from streamshed.cli.cluster_report import report, summary
-    from streamshed.control import controller_named
+    from streamshed.control import BATCH_CONTROLLERS, controller_named
     from streamshed.network import load_spec, node_specs
     from streamshed.planning import planner_named
 
@@ -95,7 +95,7 @@ def cluster(
     if seconds is not None:
         check_positive("--seconds", seconds)
     planner_named(planner)
-    controller_named(controller, target)
+    controller_named(controller, target, among=BATCH_CONTROLLERS)
     loaded = load_spec(spec)
     nodes = node_specs(loaded)
     place = (directory or Path("streamshed-run") / loaded.network.name).absolute()

@@ -34,7 +34,7 @@ def demo(
     controllers: Annotated[
         str,
         typer.Option("--controller", metavar="NAMES", help="Decides how much; several (a,b,c) play the day once each."),
-    ] = "batch",
+    ] = "deadline",
     compare: Annotated[
         bool, typer.Option("--compare/--no-compare", help="Play the day without shedding first, to compare.")
     ] = True,
@@ -57,7 +57,7 @@ def demo(
     from streamshed.cli.figure import check_figure
     from streamshed.cli.live import LiveView
     from streamshed.cli.quiet import quiet_start
-    from streamshed.control import controller_named
+    from streamshed.control import BATCH_CONTROLLERS, controller_named
     from streamshed.engines.spark.session import session
     from streamshed.experiments.overload import CALIBRATION, CALM_LOAD, TARGET_S, Day, find_capacity, play
     from streamshed.network import load_spec
@@ -72,7 +72,7 @@ def demo(
     planner_named(planner)
     names = [name.strip() for name in controllers.split(",")]
     for name in names:
-        controller_named(name, TARGET_S)
+        controller_named(name, TARGET_S, among=BATCH_CONTROLLERS)
     console = Console()
     spec = load_spec(example_path("expressway"))
     # The JSON has `without` and `with`; further controllers are `with-NAME`.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from streamshed.network import Spec
 
 DEFAULT_TARGET_S = 2.0
-DEFAULT_CONTROLLER = "batch"
+DEFAULT_CONTROLLER = "deadline"
 _POLL_S = 0.2
 _LAST_BATCH_S = 5.0  # to wait for the end of running batches
 _LOG_LEVEL = "spark.log.level"
@@ -148,7 +148,7 @@ def run(
     """
     from rich.console import Console
 
-    from streamshed.control import controller_named
+    from streamshed.control import BATCH_CONTROLLERS, controller_named
     from streamshed.network import load_spec, node_spec
     from streamshed.planning import planner_named
 
@@ -170,7 +170,8 @@ def run(
     place = (directory or Path("streamshed-run") / loaded.network.name).absolute()
     check_writable(place, f"--directory {place}", make=True)
     part = None if node is None else node_spec(loaded, node)
-    decides = controller_named(controller, target if part is None else part.own_target_s(target))
+    own_target_s = target if part is None else part.own_target_s(target)
+    decides = controller_named(controller, own_target_s, among=BATCH_CONTROLLERS)
     token = None if part is None or shed is Shed.local else token_for(exchange.value)
     if json is not None:
         check_writable(json.absolute().parent, f"--json {json}")

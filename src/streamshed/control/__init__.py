@@ -1,6 +1,6 @@
 """Controllers: when to shed, and how much. Pure Python: time is data."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from streamshed.control.aurora import AuroraController
 from streamshed.control.base import Controller, HoldingController, LoadSample, Outlook, Release
@@ -25,24 +25,34 @@ CONTROLLERS: dict[str, type[Controller]] = {
 """Every controller of an engine with a virtual queue by name, the best known first."""
 
 
-BATCH_CONTROLLERS: dict[str, type[Controller]] = {PlantController.name: PlantController, **CONTROLLERS}
-"""Every controller of an engine with micro-batches by name; the first knows that a batch has a fixed cost."""
+BATCH_CONTROLLERS: dict[str, type[Controller]] = {
+    controller.name: controller
+    for controller in (PlantController, PolePlacementController, BaselineController, AuroraController)
+}
+"""Every controller of an engine with micro-batches by name. Its `deadline` is another one: batches have a fixed cost."""
 
 
-def controller_named(name: str, target_s: float, *, headroom: float = HEADROOM) -> Controller:
+def controller_named(
+    name: str,
+    target_s: float,
+    *,
+    headroom: float = HEADROOM,
+    among: Mapping[str, type[Controller]] = CONTROLLERS,
+) -> Controller:
     """A new controller by its name.
 
     Args:
-        name: one of `BATCH_CONTROLLERS`.
+        name: its name.
         target_s: the delay to hold.
         headroom: the share of the processor that queries get, for those that have to be told.
+        among: the controllers of the engine.
     """
-    if name not in BATCH_CONTROLLERS:
+    if name not in among:
         raise UnknownNameError(
-            f"there is no controller {name!r}", where="controller", got=name, hint=did_you_mean(name, BATCH_CONTROLLERS)
+            f"there is no controller {name!r}", where="controller", got=name, hint=did_you_mean(name, among)
         )
-    kind: Callable[..., Controller] = BATCH_CONTROLLERS[name]
-    return kind(target_s, headroom=headroom) if issubclass(BATCH_CONTROLLERS[name], RateController) else kind(target_s)
+    kind: Callable[..., Controller] = among[name]
+    return kind(target_s, headroom=headroom) if issubclass(among[name], RateController) else kind(target_s)
 
 
 __all__ = [

@@ -74,7 +74,7 @@ class PlantController(Controller):
     0.4
     """
 
-    name = "batch"
+    name = "deadline"
     title = "deadline for micro-batches (ours)"
 
     def __init__(self, target_s: float, estimator: CostEstimator | None = None) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamshed.control import PlantController, controller_named
+from streamshed.control import BATCH_CONTROLLERS, PlantController, controller_named
 from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
 from streamshed.engines.spark.session import SparkSession
 from streamshed.errors import InvalidValueError, StreamshedError
@@ -390,7 +390,7 @@ def play(
         directory,
         target_s=target_s,
         planner=planner_named(planner),
-        controller=controller_named(controller, target_s),
+        controller=controller_named(controller, target_s, among=BATCH_CONTROLLERS),
         shed=shed,
         on_batch=take,
     )
