@@ -208,7 +208,7 @@ def test_the_own_capacity_and_that_of_others_are_held_together() -> None:
     node, planner = planner_of(spec, "edge")
     of_node = node.spec
     planner.update({"core": of_core(spec, 500.0)}, {"edge/reports": 1500.0})
-    full = 1500 * 2.0e-4
+    full = 1500 * 4.0e-4
 
     def kept(keep: float) -> float:
         plan = planner.plan(of_node.network, of_node.statistics, of_node.rates, Admission(full * keep))

@@ -27,6 +27,7 @@ def believed_cost(spec: Spec, target_s: float) -> BatchCost | None:
 
     >>> from streamshed.network import parse_spec
     >>> spec = parse_spec('''
+    ... name: one
     ... streams: {s: {columns: {v: int}}}
     ... operators: {a: {type: filter, input: s, where: v > 1}}
     ... outputs: {o: {input: a}}
