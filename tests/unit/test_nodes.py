@@ -10,6 +10,8 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,6 +31,7 @@ from streamshed.distributed.mailbox import Mailbox
 from streamshed.distributed.model import NodeModel
 from streamshed.distributed.post import DirectoryPost, HttpPost
 from streamshed.distributed.scores import Throughput
+from streamshed.engines.spark.backlog import Backlog, StageCosts
 from streamshed.engines.spark.cost_memory import CostMemory
 from streamshed.errors import InvalidValueError, NetworkError, StreamshedError, UnknownNameError
 from streamshed.load import Admission
@@ -143,6 +146,31 @@ def test_a_deletion_that_was_cut_off_counts_nothing_twice(tmp_path: Path) -> Non
     assert Inbox(ArcFiles(tmp_path, "a")).waiting_rows() == 5
     assert files.sweep(below=9) == 1
     assert ArcFiles(tmp_path, "a").written_rows() == 15
+
+
+def test_what_waits_on_an_arc_is_known_before_the_first_batch(tmp_path: Path) -> None:
+    """Otherwise the first batch would take all of it."""
+    spec = node_spec(load_spec(CHAIN), "core").spec
+    files = ArcFiles(tmp_path, "parsed-core")
+    stage = SimpleNamespace(
+        id="outputs",
+        sources=("parsed",),
+        plan_order=("parsed",),
+        inboxes={"parsed": Inbox(files)},
+        reads={},
+        gated=None,
+    )
+    backlog = Backlog(spec.network, cast("Any", [stage]), StageCosts(spec.network, spec.statistics, spec.rates, ()))
+    now_s = time.time() + 30.0
+    outlook = backlog.outlook(now_s)
+    assert outlook is not None
+    assert outlook.waiting == 0
+    put(files, 0, 50)
+    put(files, 1, 20)
+    outlook = backlog.outlook(now_s)
+    assert outlook is not None
+    assert outlook.waiting == 70
+    assert outlook.oldest_wait_s == pytest.approx(30.0, abs=2.0)
 
 
 def test_an_arc_keeps_its_columns(tmp_path: Path) -> None:
