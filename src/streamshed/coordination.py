@@ -159,37 +159,45 @@ class LastingRate:
     more than it was told, batches *are* alike: a table that is too modest would never find out. So a factor corrects
     the model while the parent sends about as much as it was told. Its logarithm moves by
 
-        0.1·(0.95 − fill − dropped)
+        0.1·(1.05 − fill − dropped)
 
     a batch, with the length of batches as a share of what they may take, and the share of the work that the node had
-    to drop, both smoothed. In the long run the node is nearly full, and drops a little. If much less comes than was
-    told, the model is believed again; if much more comes, the table is not to blame.
+    to drop, both smoothed. In the long run the node is full, and drops a little: a batch that is not full has paid its
+    fixed cost for less. If much less comes than was told, the model is believed again; if much more comes, the table is
+    not to blame.
+
+    And what a node has done in batches of about the right length it can do, whatever the model says: while Java is
+    still compiling, the model may take nearly all for fixed costs.
 
     >>> rate = LastingRate()
     >>> for _ in range(10):
-    ...     rate.observe(fill=0.65, dropped=0.0, used=1.0)
-    >>> round(rate.of(100.0))
-    135
+    ...     rate.observe(fill=0.75, dropped=0.0, used=1.0, done_tps=70.0)
+    >>> round(rate.of(100.0)), round(rate.of(10.0))
+    (135, 70)
     """
 
-    _GAIN, _SETPOINT, _MEMORY, _RETURN = 0.1, 0.95, 0.8, 0.03
+    _GAIN, _SETPOINT, _MEMORY, _RETURN = 0.1, 1.05, 0.8, 0.03
     _LITTLE, _ABOUT, _TOO_MUCH = 0.5, 0.75, 1.15
     _LEAST, _MOST = 0.5, 3.0
+    _FULL = (0.7, 1.3)
 
     def __init__(self) -> None:
         self.factor = 1.0
         self._busy: float | None = None
+        self._done_tps: float | None = None
 
-    def observe(self, fill: float, dropped: float, used: float) -> None:
+    def observe(self, fill: float, dropped: float, used: float, done_tps: float) -> None:
         """Learn from a batch.
 
         Args:
             fill: its length as a share of what batches may take.
             dropped: the share of its work that was dropped.
             used: what comes as a share of what the parents were told.
+            done_tps: the tuples that it kept for each second that it took.
         """
-        busy = min(fill, 2.0) + dropped
-        self._busy = busy if self._busy is None else self._MEMORY * self._busy + (1 - self._MEMORY) * busy
+        self._busy = self._smoothed(self._busy, min(fill, 2.0) + dropped)
+        if self._FULL[0] <= fill <= self._FULL[1]:
+            self._done_tps = self._smoothed(self._done_tps, done_tps)
         if self._ABOUT <= used <= self._TOO_MUCH:
             self.factor *= math.exp(self._GAIN * (self._SETPOINT - self._busy))
         elif used < self._LITTLE:
@@ -198,7 +206,10 @@ class LastingRate:
 
     def of(self, modelled_tps: float) -> float:
         """The corrected rate."""
-        return modelled_tps * self.factor
+        return max(modelled_tps * self.factor, self._done_tps or 0.0)
+
+    def _smoothed(self, known: float | None, new: float) -> float:
+        return new if known is None else self._MEMORY * known + (1 - self._MEMORY) * new
 
 
 def measured_model(model: NodeModel, rates_tps: Mapping[str, float], lasting_tps: float) -> NodeModel:

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
+from streamshed.control import CostEstimator, PlantController
 from streamshed.coordination import measured_model, table_for_parent
 from streamshed.distributed.arc_files import ArcFiles, Inbox
 from streamshed.distributed.cutting import topology_of
@@ -52,7 +53,7 @@ FEEDER = {
     "rate_tps": "2000",
     "paced": "false",
     "rows": str(ROWS),
-    "maxRowsPerBatch": str(ROWS // 3),
+    "maxRowsPerBatch": str(ROWS // 2),
     "eventTime": "arrival",
     "epoch": "1700000000",
 }
@@ -138,7 +139,8 @@ def test_a_node_obeys_a_table_until_it_is_stale(spark: SparkSession, tmp_path: P
     model = topology_of(spec).node["core"]
     rates = {"core/travelling": 1900.0}
     table = table_for_parent(measured_model(model, rates, 475.0), Throughput(), {}, rates, frozenset(rates))
-    with NodeRunner(spark, spec, "edge", tmp_path, target_s=60.0, stale_after_s=30.0) as edge:
+    believing = PlantController(4.0, CostEstimator(warmup=1000))  # its spec, however long the first batches take here
+    with NodeRunner(spark, spec, "edge", tmp_path, target_s=8.0, controller=believing, stale_after_s=30.0) as edge:
         edge.start()
         wait_for(lambda: edge.rates.tps.get("reports", 0) > 0, "two batches of the edge")
         assert edge.runner.gate.fractions["reports"] == 0.0

@@ -8,7 +8,10 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,10 +31,12 @@ from streamshed.distributed.mailbox import Mailbox
 from streamshed.distributed.model import NodeModel
 from streamshed.distributed.post import DirectoryPost, HttpPost
 from streamshed.distributed.scores import Throughput
+from streamshed.engines.spark.backlog import Backlog, StageCosts
+from streamshed.engines.spark.cost_memory import CostMemory
 from streamshed.errors import InvalidValueError, NetworkError, StreamshedError, UnknownNameError
 from streamshed.load import Admission
 from streamshed.manager import Manager
-from streamshed.network import NodeSpec, Spec, load_spec, node_spec, node_specs, parse_spec
+from streamshed.network import NodeSpec, Spec, Statistics, load_spec, node_spec, node_specs, parse_spec
 from streamshed.planning import RoadMapPlanner
 
 CHAIN = Path(__file__).parents[2] / "examples" / "chain.yaml"
@@ -143,6 +148,31 @@ def test_a_deletion_that_was_cut_off_counts_nothing_twice(tmp_path: Path) -> Non
     assert ArcFiles(tmp_path, "a").written_rows() == 15
 
 
+def test_what_waits_on_an_arc_is_known_before_the_first_batch(tmp_path: Path) -> None:
+    """Otherwise the first batch would take all of it."""
+    spec = node_spec(load_spec(CHAIN), "core").spec
+    files = ArcFiles(tmp_path, "parsed-core")
+    stage = SimpleNamespace(
+        id="outputs",
+        sources=("parsed",),
+        plan_order=("parsed",),
+        inboxes={"parsed": Inbox(files)},
+        reads={},
+        gated=None,
+    )
+    backlog = Backlog(spec.network, cast("Any", [stage]), StageCosts(spec.network, spec.statistics, spec.rates, ()))
+    now_s = time.time() + 30.0
+    outlook = backlog.outlook(now_s)
+    assert outlook is not None
+    assert outlook.waiting == 0
+    put(files, 0, 50)
+    put(files, 1, 20)
+    outlook = backlog.outlook(now_s)
+    assert outlook is not None
+    assert outlook.waiting == 70
+    assert outlook.oldest_wait_s == pytest.approx(30.0, abs=2.0)
+
+
 def test_an_arc_keeps_its_columns(tmp_path: Path) -> None:
     files = ArcFiles(tmp_path, "a")
     assert files.schema() is None
@@ -206,7 +236,7 @@ def test_the_own_capacity_and_that_of_others_are_held_together() -> None:
     node, planner = planner_of(spec, "edge")
     of_node = node.spec
     planner.update({"core": of_core(spec, 500.0)}, {"edge/reports": 1500.0})
-    full = 1500 * 2.0e-4
+    full = 1500 * 4.0e-4
 
     def kept(keep: float) -> float:
         plan = planner.plan(of_node.network, of_node.statistics, of_node.rates, Admission(full * keep))
@@ -266,25 +296,61 @@ def test_what_a_node_can_do_is_learnt_from_its_batches() -> None:
 
 def test_a_modest_table_grows_and_a_bold_one_shrinks() -> None:
     rate = LastingRate()
-    for _ in range(200):
-        rate.observe(fill=0.5, dropped=0.0, used=1.0)
+
+    def seen(times: int, fill: float, dropped: float, used: float) -> None:
+        for _ in range(times):
+            rate.observe(fill, dropped, used, done_tps=100.0)
+
+    seen(200, fill=0.5, dropped=0.0, used=1.0)
     assert rate.factor == 3.0
-    rate.observe(fill=1.0, dropped=0.5, used=2.0)  # the parent does not keep to the table
-    rate.observe(fill=0.1, dropped=0.0, used=0.6)  # not all is used that it may send
+    seen(1, fill=1.0, dropped=0.5, used=2.0)  # the parent does not keep to the table
+    seen(1, fill=0.1, dropped=0.0, used=0.6)  # not all is used that it may send
     assert rate.factor == 3.0
-    for _ in range(200):
-        rate.observe(fill=0.1, dropped=0.0, used=0.1)
+    seen(200, fill=0.1, dropped=0.0, used=0.1)
     assert rate.factor == pytest.approx(1.0, abs=0.02)
-    for _ in range(20):
-        rate.observe(fill=0.9, dropped=0.05, used=1.0)
+    seen(20, fill=1.0, dropped=0.05, used=1.0)
     before = rate.factor
-    rate.observe(fill=0.9, dropped=0.05, used=1.0)
-    assert rate.factor == pytest.approx(before, abs=0.01), "nearly full, dropping a little"
-    rate.observe(fill=0.9, dropped=0.4, used=1.0)
+    seen(1, fill=1.0, dropped=0.05, used=1.0)
+    assert rate.factor == pytest.approx(before, abs=0.01), "full, dropping a little"
+    seen(1, fill=1.0, dropped=0.4, used=1.0)
     assert rate.factor > 0.95 * before, "one bad batch is no overload"
-    for _ in range(200):
-        rate.observe(fill=1.0, dropped=0.2, used=1.0)
+    seen(200, fill=1.0, dropped=0.2, used=1.0)
     assert rate.of(1000.0) == 500.0
+    assert rate.of(50.0) == pytest.approx(100.0), "what it has done it can do"
+
+
+def test_a_node_begins_with_the_costs_of_its_spec_and_comes_back_with_those_that_it_found(tmp_path: Path) -> None:
+    """A backlog of a hundred batches must not be taken as a whole, also if nobody knows what a tuple costs."""
+    spec = node_spec(load_spec(CHAIN), "core").spec
+    memory, backlog = CostMemory(tmp_path / "cost.json", spec), Outlook(0.0, 80_000, 60.0, 60.0)
+    controller = PlantController(5.0)
+    assert controller.admit(backlog).keep == 1.0, "what happens without"
+    memory.recall(controller, 1.25)
+    assert controller.cost is not None
+    assert controller.cost.process_s == pytest.approx(1.5e-3, rel=0.02)
+    assert controller.admit(backlog).keep * 80_000 * 1.5e-3 < 5.0
+    assert controller.lasting_rate_tps == pytest.approx(450, rel=0.1), "parents can be told at once"
+
+    seen = LoadSample(0.0, 2.0, arrived=800, kept=700)
+    memory.keep(BatchCost(2.0, 0.0, 0.0), seen)  # all batches were alike: all of it seems fixed
+    again = PlantController(5.0)
+    memory.recall(again, 1.25)
+    assert again.cost is not None
+    assert again.cost.duration_s(800, 700) == pytest.approx(2.0, rel=0.05)
+    assert again.admit(backlog).keep * 80_000 * 2.0 / 700 < 5.0
+
+
+def test_costs_that_cannot_be_read_do_no_harm(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    spec = node_spec(load_spec(CHAIN), "core").spec
+    (tmp_path / "cost.json").write_text('{"cost": 3}')
+    controller = PlantController(5.0)
+    with caplog.at_level(logging.WARNING):
+        CostMemory(tmp_path / "cost.json", spec).recall(controller, 1.25)
+    assert "cannot be used" in caplog.text
+    assert controller.cost is not None, "the spec's"
+    free = PlantController(5.0)
+    CostMemory(tmp_path / "none.json", replace(spec, statistics=Statistics())).recall(free, 1.25)
+    assert free.cost is None
 
 
 def test_costs_that_are_not_known_say_nothing() -> None:

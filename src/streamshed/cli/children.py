@@ -14,7 +14,7 @@ from typing import IO, Any, ClassVar, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from streamshed.cli.node import STATUS, TOKEN
@@ -30,6 +30,8 @@ LINE_EVERY_S = 5.0
 _SUMMARY = "summary.json"
 _STOP_S = 60.0
 _REFRESHES = 4
+_LAST_WORDS = 6  # lines
+_LOG_END_BYTES = 20_000
 
 
 class Child:
@@ -57,7 +59,9 @@ class Child:
         self._environment = {**os.environ, **({} if token is None else {TOKEN: token})}
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
+        self._log_from = 0
         self._stopping = False
+        self._code: int | None = None
         self._used_s = 0.0
         self._run_cpu_s = 0.0
 
@@ -68,7 +72,9 @@ class Child:
         for name in (STATUS, _SUMMARY):
             (self.directory / name).unlink(missing_ok=True)
         self._close_log()
-        self._log = (self.directory / "run.log").open("ab")
+        self._code = None
+        self._log = self.log_file.open("ab")
+        self._log_from = self._log.tell()
         # A session of its own: Ctrl-C is for us, who stop the nodes in their order.
         self._process = subprocess.Popen(
             self._command,
@@ -80,9 +86,28 @@ class Child:
         )
 
     @property
+    def log_file(self) -> Path:
+        """Has what the process prints."""
+        return self.directory / "run.log"
+
+    @property
     def pid(self) -> int | None:
         """Of the process."""
         return None if self._process is None else self._process.pid
+
+    @property
+    def has_started(self) -> bool:
+        """Whether the process runs, and its queries with it."""
+        return self.is_alive and (self.directory / STATUS).exists()
+
+    @property
+    def state(self) -> str:
+        """How the process is, in a few words."""
+        if self.is_alive:
+            return "stopping" if self._stopping else f"pid {self.pid}" if self.has_started else "starting"
+        if self._stopping and self._code in (None, 0):
+            return "ended"
+        return "not started" if self._code is None else f"died ({ended_with(self._code)})"
 
     @property
     def is_alive(self) -> bool:
@@ -96,7 +121,7 @@ class Child:
         code = self._process.poll()
         if code is not None:
             self._close_input()
-            self._process = None
+            self._process, self._code = None, code
         return code
 
     def stop(self) -> None:
@@ -130,6 +155,18 @@ class Child:
 
     # --- what it says ----------------------------------------------------------------------------------------------
 
+    def last_words(self) -> str:
+        """The end of what its last run has printed: its error, if it died of one that it knew."""
+        try:
+            with self.log_file.open("rb") as stream:
+                size = stream.seek(0, os.SEEK_END)
+                stream.seek(max(self._log_from, size - _LOG_END_BYTES))
+                lines = [line for line in stream.read().decode(errors="replace").splitlines() if line.strip()]
+        except OSError:
+            return ""
+        errors = [at for at, line in enumerate(lines) if line.startswith("error: ")]
+        return "\n".join(lines[errors[-1] :] if errors else lines[-_LAST_WORDS:])
+
     def status(self) -> dict[str, Any]:
         """What it has last said about itself; empty before that."""
         try:
@@ -141,8 +178,7 @@ class Child:
 
     def summary(self) -> dict[str, Any]:
         """What became of all tuples that ever came to it, by its ledger, and how it was in its last run."""
-        self.status()
-        last = read_document(self.directory / _SUMMARY)
+        status, last = self.status(), read_document(self.directory / _SUMMARY)
         try:
             totals = summarise(self.directory / "control")
         except StreamshedError:
@@ -160,6 +196,7 @@ class Child:
             "p99_s": last.get("p99_s"),
             "due_s": last.get("target_s"),
             "cpu_s": self._used_s + self._run_cpu_s or None,
+            "refused": int(status.get("refused") or 0),
             "error": last.get("error"),
         }
 
@@ -174,13 +211,23 @@ class Child:
         return found
 
 
+def ended_with(code: int) -> str:
+    """How a process ended, by the code that `subprocess` gives.
+
+    >>> ended_with(-9), ended_with(2)
+    ('signal SIGKILL', 'exit code 2')
+    """
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
 class ClusterView:
-    """Shows all nodes: a table in a terminal, lines now and then anywhere else."""
+    """Shows all nodes: a table in a terminal; anywhere else a line for each now and then, if it says anything new."""
 
     def __init__(self, console: Console, title: str, target_s: float, children: Sequence[Child]) -> None:
         self._console, self._title, self._target_s, self._children = console, title, target_s, children
         self._began_s = time.monotonic()
         self._line_s = -LINE_EVERY_S
+        self._lines: dict[str, str] = {}
         self._live = Live(
             console=console, get_renderable=self.picture, refresh_per_second=_REFRESHES, vertical_overflow="crop"
         )
@@ -204,39 +251,51 @@ class ClusterView:
         for child in self._children:
             cells = zip(_HEADINGS, self._cells(child), strict=True)
             text = " | ".join(f"{heading} {cell}" if heading != "node" else cell for heading, cell in cells if cell)
-            elapsed = f"{now_s - self._began_s:5.0f} s  {text}"
-            self._console.print(elapsed, soft_wrap=True, highlight=False, markup=False)
+            if self._lines.get(child.node.name) != text:
+                self._lines[child.node.name] = text
+                self.tell(text)
+
+    def tell(self, text: str, style: str | None = None) -> None:
+        """Print something, with the time since the start."""
+        elapsed = f"{time.monotonic() - self._began_s:5.0f} s  "
+        self._console.print(elapsed + text, style=style, soft_wrap=True, highlight=False, markup=False)
 
     def picture(self) -> RenderableType:
         """How the nodes are, for a terminal."""
         elapsed = f"  target {self._target_s:g} s  running {time.monotonic() - self._began_s:.0f} s"
-        table = Table(*_HEADINGS, box=None, pad_edge=False)
+        columns = [Column(name, justify="left" if name in _TEXTS else "right", no_wrap=True) for name in _HEADINGS]
+        table = Table(*columns, box=None, pad_edge=False)
         for child in self._children:
             table.add_row(*map(Text, self._cells(child)))
         return Group(Text.assemble((self._title, "bold cyan"), (elapsed, "dim")), table)
 
     def _cells(self, child: Child) -> list[str]:
         status = child.status()
-        alive = f"pid {child.pid}" if child.is_alive else "dead"
         if not status:
-            return [child.node.name, "starting" if child.is_alive else alive, *[""] * (len(_HEADINGS) - 2)]
+            return [child.node.name, child.state, *[""] * (len(_HEADINGS) - 2)]
         delay_s, due_s = status.get("delay_s"), status.get("due_s")
         ages = [f"{name} {_age(age_s)}" for name, age_s in (status.get("table_ages_s") or {}).items()]
         takes = [f"{number(rate)}/s" for rate in (status.get("takes_tps") or {}).values()]
+        arriving = sum((status.get("arriving_tps") or {}).values())
         return [
             child.node.name,
-            alive,
+            child.state,
             "" if delay_s is None else f"{delay_s:.1f} of {due_s:g} s",
+            f"{number(arriving)}/s" if arriving else "",
             f"{status['arrived']:,}",
             f"{status['delivered']:,}",
             f"{status['dropped']:,}",
             f"{sum((status.get('waiting') or {}).values()):,}" if status.get("waiting") else "",
             ", ".join(takes),
             ", ".join(ages),
+            f"{status['refused']:,}" if status.get("refused") else "",
         ]
 
 
-_HEADINGS = ("node", "state", "delay", "arrived", "delivered", "dropped", "waiting", "takes", "tables")
+_HEADINGS = (
+    "node", "state", "delay", "arriving", "arrived", "delivered", "dropped", "waiting", "takes", "tables", "refused",
+)  # fmt: skip
+_TEXTS = ("node", "state", "tables")
 
 
 def _age(age_s: float | None) -> str:

@@ -109,6 +109,7 @@ class StatusFile:
             "on_time": self._totals.timed[1],
             "keep": node.runner.manager.keep,
             "batch_s": None if self._batch is None else self._batch.sample.duration_s,
+            "batch_end_s": self._totals.last_s,
             "arriving_tps": node.rates.tps,
             "waiting": {box.files.name: box.waiting_rows() for box in node.inboxes.values()},
             "takes_tps": node.takes_tps,

@@ -233,6 +233,7 @@ def run(
                 token=token,
                 per_output=cut is Stages.per_output,
                 on_batch=on_batch,
+                stopped=stopped,
             )
             runner, place = application.runner, application.directory
             stack.enter_context(logged_to(place / "node.log"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from streamshed.control import Outlook
@@ -89,14 +90,16 @@ class Backlog:
         self._last_start_s[stage.id] = start_s
 
     def outlook(self, time_s: float) -> Outlook | None:
-        """The batch that would start now, or None before the first one."""
+        """The batch that would start now; None before the first one, unless all that it could read waits on arcs."""
         started = {stage.id: self._started(stage, time_s) for stage in self._stages if self.leads[stage.id]}
         known = [batch for batch in started.values() if batch is not None]
-        if len(known) < len(started) or not known:
+        from_arcs = len(self._inboxes) == len(self._clocks)
+        if not from_arcs and (len(known) < len(started) or not known):
             return None
-        since_s = max(*(time_s - batch.time_ms / 1000 for batch in known), 1e-3)
-        if len(self._inboxes) == len(self._clocks):  # who reads arcs alone may have been idle since
-            since_s = max(min(since_s, max(self._waits_s(time_s))), 1e-3)
+        since_s = max((time_s - batch.time_ms / 1000 for batch in known), default=math.inf)
+        if from_arcs:  # it may have been idle since
+            since_s = min(since_s, max(self._waits_s(time_s)))
+        since_s = max(since_s, 1e-3)
         return Outlook(time_s, self._at_sources(time_s, started) + self._on_arcs(), since_s, since_s)
 
     def _waits_s(self, time_s: float) -> list[float]:
@@ -141,9 +144,10 @@ class Backlog:
         waiting = 0.0
         for stage in self._stages:
             streams, batch = self.leads[stage.id], started.get(stage.id)
-            if not streams or batch is None:
-                continue
             clocks = [clock for stream in streams if (clock := self._clocks[stream]) is not None]
+            if batch is None:
+                waiting += sum(clock.waiting_rows() for clock in clocks if isinstance(clock, Inbox))
+                continue
             if len(clocks) < len(streams):
                 waiting += self._rate_tps.get(stage.id, 0.0) * max(time_s - batch.time_ms / 1000, 0.0)
                 continue

@@ -9,10 +9,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -20,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from streamshed.control import BatchCost, Controller, PlantController
 from streamshed.coordination import LastingRate, TablePlanner, measured_model, table_for_parent
-from streamshed.distributed.arc_files import ArcFiles, Inbox, file_name, read_document, write_atomically
+from streamshed.distributed.arc_files import ArcFiles, Inbox, file_name
 from streamshed.distributed.cutting import topology_of
 from streamshed.distributed.feasible_input.table import FeasibleInputTable
 from streamshed.distributed.feasible_input.upkeep import TableKeeper
@@ -31,6 +29,7 @@ from streamshed.distributed.scores import Throughput
 from streamshed.engines.spark.arcs import ParquetArc
 from streamshed.engines.spark.closing import Closing
 from streamshed.engines.spark.connectors import read_stream
+from streamshed.engines.spark.cost_memory import CostMemory
 from streamshed.engines.spark.runner import SALT, NetworkBatch, NetworkRunner
 from streamshed.errors import StreamshedError
 from streamshed.estimates import WEIGHT, WEIGHT_BEFORE
@@ -45,9 +44,9 @@ PERIOD_S = 1.0
 _SCHEMA_WAIT_S = 120.0
 _POLL_S = 0.1
 _RATE_WINDOW_S = 10.0
-_BATCHES = 4
+_BATCHES = 3
 """So many batches at most in a node's part of the target: each costs it, and whoever reads its arcs, something,
-whatever is in it."""
+whatever is in it. Under full load batches follow each other that take a little less than half of it."""
 
 _COST_FILE = "cost.json"
 _DRIFT = 0.04  # of the measured capacity, before the table is made again
@@ -107,6 +106,7 @@ class NodeRunner(Closing):
         stale_after_s: how old a table may be.
         token: tables go over HTTP, with this token; None for files in the directory.
         on_batch: is told of every batch.
+        stopped: is set when nobody wants the node any more: it then no longer waits for those upstream to start.
         clock: the time, in seconds since 1970.
 
     Attributes:
@@ -131,17 +131,21 @@ class NodeRunner(Closing):
         per_output: bool = False,
         stale_after_s: float = STALE_AFTER_S,
         on_batch: Callable[[NetworkBatch], None] | None = None,
+        stopped: threading.Event | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.node: NodeSpec = node_spec(spec, name)
         self.spark, self._clock, self._told = spark, clock, on_batch
+        self._unwanted = stopped or threading.Event()
         self.directory = directory.absolute() / "nodes" / file_name(name)
         self.directory.mkdir(parents=True, exist_ok=True)
         arcs = directory.absolute() / "arcs"
         self.inboxes = {stream: Inbox(ArcFiles(arcs, arc)) for stream, arc in self.node.reads.items()}
         self.outboxes = {output: ArcFiles(arcs, arc) for output, arc in self.node.writes.items()}
         self.controller = controller or PlantController(self.node.own_target_s(target_s))
-        self._remember()
+        self._memory = CostMemory(self.directory / _COST_FILE, self.node.spec)
+        if isinstance(self.controller, PlantController):
+            self._memory.recall(self.controller, self.controller.target_s / _BATCHES)
         self.rates = ArrivalRates()
         self.lasting = LastingRate()
         otherwise = planner or SemanticRoadMapPlanner()
@@ -262,8 +266,8 @@ class NodeRunner(Closing):
         model = self._tables.model
         if not isinstance(self.controller, PlantController):
             return model
-        rate_tps = self.controller.lasting_rate_tps
-        return None if rate_tps is None else measured_model(model, rates_tps, self.lasting.of(rate_tps))
+        rate_tps = self.lasting.of(self.controller.lasting_rate_tps or 0.0)
+        return measured_model(model, rates_tps, rate_tps) if rate_tps > 0 else None
 
     def _run(self) -> None:
         failing = False
@@ -284,29 +288,19 @@ class NodeRunner(Closing):
                 counts = batch.counts[arc.id]
                 self.rates.observe(arc.id, batch.start_s, counts.arrived - counts.malformed)
         if isinstance(self.controller, PlantController) and batch.sample.arrived:
-            batch_s, rate_tps = self.controller.lasting_batch_s, self.controller.lasting_rate_tps
-            if batch_s and rate_tps:
-                used = sum(self.rates.tps.values()) / self.lasting.of(rate_tps)
+            batch_s, rate_tps = self.controller.lasting_batch_s, self.controller.lasting_rate_tps or 0.0
+            if batch_s:
+                used = sum(self.rates.tps.values()) / max(self.lasting.of(rate_tps), 1e-9)
                 # What is dropped for nodes below says nothing about this one.
                 share = self.runner.manager.keep if self._tables and self._tables.tables else batch.load_share
                 if not math.isnan(share):
-                    self.lasting.observe(batch.sample.duration_s / batch_s, 1.0 - share, used)
+                    took_s = batch.sample.duration_s
+                    self.lasting.observe(took_s / batch_s, 1.0 - share, used, batch.sample.kept / max(took_s, 1e-3))
             cost = self.controller.cost
             if cost is not None:
-                text = json.dumps({"cost": asdict(cost), "arrived": batch.sample.arrived})
-                with suppress(OSError):
-                    write_atomically(self.directory / _COST_FILE, text)
+                self._memory.keep(cost, batch.sample)
         if self._told is not None:
             self._told(batch)
-
-    def _remember(self) -> None:
-        """Go on with the costs of an earlier run: what waits on the arcs then must not all be taken at once."""
-        try:
-            found: dict[str, Any] = read_document(self.directory / _COST_FILE)
-            if found and isinstance(self.controller, PlantController):
-                self.controller.believe(BatchCost(**found["cost"]), float(found["arrived"]))
-        except (StreamshedError, KeyError, TypeError, ValueError) as error:
-            _LOG.warning("the costs of the last run cannot be used: %s", error)
 
     def _read(self, stream: Stream) -> DataFrame:
         if stream.source is None or stream.source.format != ARC:
@@ -314,10 +308,11 @@ class NodeRunner(Closing):
         files = self.inboxes[stream.id].files
         end_s = time.monotonic() + _SCHEMA_WAIT_S
         while (text := files.schema()) is None:
-            if time.monotonic() > end_s or self._stop.is_set():
+            if time.monotonic() > end_s or self._unwanted.is_set():
                 raise StreamshedError(
                     "nobody writes an arc that this node reads", where=f"arc {files.name!r}",
-                    got=f"nothing in {_SCHEMA_WAIT_S:g} s", expected="a node upstream that runs in the same directory",
+                    got="a stop" if self._unwanted.is_set() else f"nothing in {_SCHEMA_WAIT_S:g} s",
+                    expected="a node upstream that runs in the same directory",
                 )  # fmt: skip
             time.sleep(_POLL_S)
         schema = StructType.fromJson(json.loads(text))

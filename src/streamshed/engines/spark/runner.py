@@ -184,7 +184,7 @@ class NetworkRunner(Closing):
         self._locations = {location.arc: location for location in self.manager.locations}
         self._decisions: dict[tuple[float, ...], Decision] = {}
         self._lock = threading.Lock()
-        self._failed = threading.Event()
+        self._begun, self._failed = threading.Event(), threading.Event()
         self.gate = Gate(
             spark,
             self.directory / "control",
@@ -200,6 +200,7 @@ class NetworkRunner(Closing):
         check_layout(self.directory / "stages.json", layout([stage.plan for stage in self.stages], frames))
         for output, files in self.sinks.arcs.items():
             files.set_schema(frames[output].schema.json())
+        self._begun.set()
         for stage in self.stages:
             if stage.plan.is_durable:
                 frame = frames[stage.id]
@@ -349,7 +350,7 @@ class NetworkRunner(Closing):
     # --- the loop --------------------------------------------------------------------------------------------------
 
     def _decide(self, time_s: float) -> dict[str, float]:
-        outlook = self.backlog.outlook(time_s)
+        outlook = self.backlog.outlook(time_s) if self._begun.is_set() else None
         if outlook is None:
             return {}
         return self._carry_out(self.manager.decide(outlook))
