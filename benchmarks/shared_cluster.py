@@ -38,7 +38,7 @@ def run(console: Console) -> None:
         )
         console.print(
             f"A micro-batch takes {found.fixed_s:.2f} s and {found.tuple_s:.2f} s for a second of the spec's load: "
-            f"{found.target_s:g} s can be held up to {found.rate_tps:.2f} times its rates."
+            f"{found.target_s:g} s can be held up to {found.on_time_tps:.2f} times its rates."
         )
         for turn, planner in enumerate(PLANNERS):
             console.print(f"{planner} …", style="dim")

@@ -248,18 +248,18 @@ def test_water_filling_by_hand() -> None:
         water_fill([1], 1, weights=0)
 
 
-def forked(*, weight: float = 1.0) -> tuple[Network, Statistics]:
+def forked(*, weight: float = 1.0, least_share: float = 0.0) -> tuple[Network, Statistics]:
     """A stream, a shared operator of 1 s a tuple, and outputs behind it that cost 1 s, 4 s and nothing."""
     new = NetworkBuilder("forked")
     shared = new.stream("s", {"v": "int"}).filter("a", "v > 0")
-    shared.filter("b", "v > 1").output("cheap", Qos(weight=weight))
+    shared.filter("b", "v > 1").output("cheap", Qos(weight=weight, least_share=least_share))
     shared.filter("c", "v > 2").output("dear")
     shared.output("free")
     return new.build(), Statistics({"a": 1.0, "b": 1.0, "c": 4.0})
 
 
-def delivered(planner: FairPlanner, weight: float, capacity: float) -> dict[str, float]:
-    network, known = forked(weight=weight)
+def delivered(planner: FairPlanner, weight: float, capacity: float, least_share: float = 0.0) -> dict[str, float]:
+    network, known = forked(weight=weight, least_share=least_share)
     plan = planner.plan(network, known, {"s": 1.0}, Admission(capacity))
     assert plan.load_after == pytest.approx(capacity)
     return {effect.output: round(effect.delivered, 9) for effect in plan.outputs}
@@ -275,6 +275,8 @@ def test_a_fair_plan_drops_ahead_of_the_split_what_all_lose() -> None:
 def test_minimum_shares_come_first() -> None:
     assert delivered(FairPlanner(minimum={"cheap": 0.8}), 1.0, 3.2) == {"cheap": 0.8, "dear": 0.4, "free": 0.8}
     assert delivered(FairPlanner(minimum={"cheap": 0.8}), 1.0, 0.8) == {"cheap": 0.4, "dear": 0.0, "free": 0.4}
+    assert delivered(FairPlanner(), 1.0, 3.2, least_share=0.8) == {"cheap": 0.8, "dear": 0.4, "free": 0.8}
+    assert delivered(FairPlanner(minimum={"cheap": 0.0}), 1.0, 3.0, least_share=0.8)["dear"] == 0.5
 
 
 def test_bad_shares_are_refused() -> None:

@@ -476,6 +476,12 @@ CASES = [
         InvalidValueError,
         ("a weight must be positive", f"{FILE} line 32, outputs.accidents.qos.weight"),
     ),
+    Case(
+        "least share beyond all",
+        edit(("weight: 2", "least_share: 2")),
+        InvalidValueError,
+        ("not a share", f"{FILE} line 32, outputs.accidents.qos.least_share", "2.0", "from 0 to 1"),
+    ),
     # --- statistics and load
     Case(
         "negative cost",

@@ -29,7 +29,7 @@ BATCH_CONTROLLERS: dict[str, type[Controller]] = {
     controller.name: controller
     for controller in (PlantController, PolePlacementController, BaselineController, AuroraController)
 }
-"""Every controller of an engine with micro-batches by name. Its `deadline` is another one: batches have a fixed cost."""
+"""Every controller of an engine with micro-batches by name. Its `deadline` is another: batches have a fixed cost."""
 
 
 def controller_named(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +163,9 @@ def _output(id: str, model: OutputModel, document: Document) -> Output:
             value = ValueGraph.of(model.qos.value.column, model.qos.value.points, model.qos.value.chunks)
     goals = _goals(model.qos.goals, document, path) if model.qos.goals is not None else None
     with document.locating(*path, "weight"):
-        return Output(id, model.input, Qos(latency, loss, value, model.qos.weight, goals), sink)
+        qos = Qos(latency, loss, value, model.qos.weight, goals)
+    with document.locating(*path, "least_share"):
+        return Output(id, model.input, replace(qos, least_share=model.qos.least_share), sink)
 
 
 def _goals(model: GoalsModel, document: Document, path: tuple[str, ...]) -> Goals:

@@ -100,6 +100,7 @@ def _output(output: Output) -> dict[str, Any]:
 def _qos(qos: Qos) -> dict[str, Any]:
     return _given(
         weight=None if qos.weight == 1 else _number(qos.weight),
+        least_share=None if qos.least_share == 0 else _number(qos.least_share),
         latency=_points(qos.latency.graph.points) if qos.latency else None,
         loss=_points(qos.loss.graph.points) if qos.loss else None,
         value=_value(qos.value) if qos.value else None,

@@ -287,6 +287,7 @@ class QosModel(Model):
     loss: Points | None = None
     value: ValueModel | None = None
     goals: GoalsModel | None = None
+    least_share: Number = 0.0
 
 
 class OutputModel(Model):

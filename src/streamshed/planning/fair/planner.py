@@ -35,8 +35,8 @@ class FairPlanner(Planner):
 
     Args:
         weights: by output, how much of the common level it may claim; its QoS weight where not given.
-        minimum: by output, the share that it is to have before others get more. If all minimums together do not fit,
-            they shrink by the same factor.
+        minimum: by output, the share that it is to have before others get more; the least share of its QoS where not
+            given. If all minimums together do not fit, they shrink by the same factor.
     """
 
     name: ClassVar[str] = "fair"
@@ -67,7 +67,8 @@ class FairPlanner(Planner):
                     hint=did_you_mean(name, outputs),
                 )
         graph = flow_graph(network, statistics, rates)
-        fractions = fair_fractions(graph, admission.capacity, self.weights, self.minimum)
+        asked = {output.id: output.qos.least_share for output in network.outputs}
+        fractions = fair_fractions(graph, admission.capacity, self.weights, {**asked, **self.minimum})
         return self._described(graph, fractions, admission.capacity)
 
 
