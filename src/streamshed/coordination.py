@@ -166,8 +166,8 @@ class LastingRate:
     fixed cost for less. If much less comes than was told, the model is believed again; if much more comes, the table is
     not to blame.
 
-    And what a node has done in batches of about the right length it can do, whatever the model says: while Java is
-    still compiling, the model may take nearly all for fixed costs.
+    And what a node has done in batches that were not too long it can do, whatever the model says (while Java is still
+    compiling, that may take nearly all for fixed costs): longer ones only pay the fixed cost less often.
 
     >>> rate = LastingRate()
     >>> for _ in range(10):
@@ -179,7 +179,7 @@ class LastingRate:
     _GAIN, _SETPOINT, _MEMORY, _RETURN = 0.1, 1.05, 0.8, 0.03
     _LITTLE, _ABOUT, _TOO_MUCH = 0.5, 0.75, 1.15
     _LEAST, _MOST = 0.5, 3.0
-    _FULL = (0.7, 1.3)
+    _TOO_LONG, _DONE_MEMORY = 1.3, 0.6
 
     def __init__(self) -> None:
         self.factor = 1.0
@@ -195,9 +195,9 @@ class LastingRate:
             used: what comes as a share of what the parents were told.
             done_tps: the tuples that it kept for each second that it took.
         """
-        self._busy = self._smoothed(self._busy, min(fill, 2.0) + dropped)
-        if self._FULL[0] <= fill <= self._FULL[1]:
-            self._done_tps = self._smoothed(self._done_tps, done_tps)
+        self._busy = _smoothed(self._busy, min(fill, 2.0) + dropped, self._MEMORY)
+        if fill <= self._TOO_LONG:
+            self._done_tps = _smoothed(self._done_tps, done_tps, self._DONE_MEMORY)
         if self._ABOUT <= used <= self._TOO_MUCH:
             self.factor *= math.exp(self._GAIN * (self._SETPOINT - self._busy))
         elif used < self._LITTLE:
@@ -208,8 +208,9 @@ class LastingRate:
         """The corrected rate."""
         return max(modelled_tps * self.factor, self._done_tps or 0.0)
 
-    def _smoothed(self, known: float | None, new: float) -> float:
-        return new if known is None else self._MEMORY * known + (1 - self._MEMORY) * new
+
+def _smoothed(known: float | None, new: float, memory: float) -> float:
+    return new if known is None else memory * known + (1 - memory) * new
 
 
 def measured_model(model: NodeModel, rates_tps: Mapping[str, float], lasting_tps: float) -> NodeModel:

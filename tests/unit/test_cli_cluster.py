@@ -28,6 +28,10 @@ from pathlib import Path
 options = dict(zip(sys.argv, sys.argv[1:]))
 place = Path(options["--directory"]) / "nodes" / options["--node"]
 (place / "started").open("a").write("once\\n")
+if (place / "die").exists():
+    (place / "die").unlink()
+    print("error: it is broken", flush=True)
+    os._exit(7)
 status = {"arrived": 10, "delivered": 7, "dropped": 3, "delay_s": 1.5, "due_s": 5.0, "cpu_s": 2.0, "pid": os.getpid(),
           "table_ages_s": {"core": 1.0} if options["--node"] == "edge" else {}, "takes_tps": {"core/parsed": 500.0},
           "waiting": {"parsed-core": 4}, "token": os.environ.get("STREAMSHED_TOKEN")}
@@ -41,10 +45,6 @@ def stop(*_):
 
 signal.signal(signal.SIGTERM, stop)
 (place / "ready").touch()
-if (place / "die").exists():
-    (place / "die").unlink()
-    print("error: it is broken", flush=True)
-    os._exit(7)
 while os.read(0, 1):
     pass
 (place / "orphan").touch()

@@ -263,10 +263,12 @@ class ClusterView:
     def picture(self) -> RenderableType:
         """How the nodes are, for a terminal."""
         elapsed = f"  target {self._target_s:g} s  running {time.monotonic() - self._began_s:.0f} s"
-        columns = [Column(name, justify="left" if name in _TEXTS else "right", no_wrap=True) for name in _HEADINGS]
+        shown = [name for name in _HEADINGS if self._console.width >= _WIDE or name not in _ONLY_WIDE]
+        columns = [Column(name, justify="left" if name in _TEXTS else "right") for name in shown]
         table = Table(*columns, box=None, pad_edge=False)
         for child in self._children:
-            table.add_row(*map(Text, self._cells(child)))
+            cells = dict(zip(_HEADINGS, self._cells(child), strict=True))
+            table.add_row(*(Text(cells[name]) for name in shown))
         return Group(Text.assemble((self._title, "bold cyan"), (elapsed, "dim")), table)
 
     def _cells(self, child: Child) -> list[str]:
@@ -296,6 +298,7 @@ _HEADINGS = (
     "node", "state", "delay", "arriving", "arrived", "delivered", "dropped", "waiting", "takes", "tables", "refused",
 )  # fmt: skip
 _TEXTS = ("node", "state", "tables")
+_ONLY_WIDE, _WIDE = ("arrived", "delivered", "refused"), 110
 
 
 def _age(age_s: float | None) -> str:
