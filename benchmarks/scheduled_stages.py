@@ -23,7 +23,7 @@ from streamshed.network import Spec, load_spec
 from streamshed.qos import Measure
 from streamshed.scheduling import OPTIMIZER, STRATEGIES
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "three_paths.yaml"
+EXAMPLE = Path(__file__).parents[1] / "examples" / "three-paths.yaml"
 WATCHED, SHED = "alarms", "readings"
 SHEDDING = "shedding"
 TIGHT = ((0.0, 2.0), (15.0, 2.0), (15.0, 10.0))

@@ -1,6 +1,6 @@
 """Six queries on one overloaded Spark application: the same share for all, or what chance leaves them.
 
-The rates of `examples/shared_cluster.yaml` are multiplied so that three times as much comes in as this machine can
+The rates of `examples/shared-cluster.yaml` are multiplied so that three times as much comes in as this machine can
 process within the target. Both planners run on one warm Spark session, fair, random, fair, random.
 """
 
@@ -16,7 +16,7 @@ from streamshed.engines.spark.session import temporary_session
 from streamshed.experiments.shared import find_capacity, play
 from streamshed.network import load_spec
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "shared_cluster.yaml"
+EXAMPLE = Path(__file__).parents[1] / "examples" / "shared-cluster.yaml"
 OVERLOAD = 3.0
 SECONDS = 25.0
 PLANNERS = ("fair", "input-random", "fair", "input-random")

@@ -262,7 +262,7 @@ def test_a_time_that_is_no_timestamp_is_refused(spark: SparkSession, inputs: Pat
         compile_network(new.build(), lambda stream: read_stream(spark, stream))
 
 
-@pytest.mark.parametrize("example", ["expressway", "shared_cluster", "shared_sensors"])
+@pytest.mark.parametrize("example", ["expressway", "shared-cluster", "shared-sensors"])
 def test_examples_compile_to_their_schemas(spark: SparkSession, example: str) -> None:
     network = load_spec(EXAMPLES / f"{example}.yaml").network
 

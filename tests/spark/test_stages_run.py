@@ -28,7 +28,7 @@ from streamshed.network import Connector, Spec, parse_spec
 from streamshed.planning import RoadMapPlanner
 from tests.spark.streams import wait_for
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "staged_expressway.yaml"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "staged-expressway.yaml"
 ROWS = 24_000
 SPEC = """\
 name: staged

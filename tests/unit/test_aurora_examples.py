@@ -217,7 +217,7 @@ def test_road_map_is_rebuilt_when_statistics_drift() -> None:
 @pytest.mark.parametrize("factor", [1.6, 2.0, 3.0, 5.0])
 def test_semantic_shedding_is_not_below_random_shedding_where_streams_meet(factor: float) -> None:
     """Behind unions and joins a walk over values can lose its way: the better of two plans counts."""
-    spec = load_spec(Path(__file__).parents[2] / "examples" / "shared_sensors.yaml")
+    spec = load_spec(Path(__file__).parents[2] / "examples" / "shared-sensors.yaml")
     rates = {stream: rate * factor for stream, rate in spec.rates.items()}
     valued = {output.id for output in spec.network.outputs if output.qos.value is not None}
 

@@ -25,7 +25,7 @@ from streamshed.network import dump_spec, load_spec, parse_spec
 from streamshed.planning import PLANNERS, Drop, planner_named
 from tests.unit.test_malformed_specs import CASES, SOUND
 
-EXAMPLES = ("expressway", "shared_cluster", "shared_sensors")
+EXAMPLES = ("expressway", "shared-cluster", "shared-sensors")
 COMMANDS = ("demo", "plan")
 
 UNFIT = """\
@@ -283,7 +283,7 @@ def test_figure_of_a_name_that_looks_like_mathematics(tmp_path: Path) -> None:
 
 
 def test_the_curves_reach_the_load_they_stand_for() -> None:
-    spec = load_spec(example("shared_sensors"))
+    spec = load_spec(example("shared-sensors"))
     view = outlook(spec, "spec", factor=3)
     curves = view.curves([0.0, 1.0])
     assert list(curves) == list(PLANNERS)

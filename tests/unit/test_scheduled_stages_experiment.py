@@ -53,7 +53,7 @@ def test_bytes_drops_and_the_cost_of_decisions() -> None:
 
 
 def test_a_goal_over_time_in_place_of_another() -> None:
-    spec = load_spec(Path(__file__).parents[2] / "examples" / "three_paths.yaml")
+    spec = load_spec(Path(__file__).parents[2] / "examples" / "three-paths.yaml")
     found = with_goal(spec, "alarms", (0.0, 2.0), (15.0, 9.0))
     changed = {output.id: output.qos.goals for output in found.network.outputs}
     assert changed["alarms"] is not None

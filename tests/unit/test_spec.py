@@ -88,7 +88,7 @@ def everything() -> Spec:
     return Spec(network, statistics, {"a": 1000.0, "b": 0.125}, 2.0)
 
 
-@pytest.mark.parametrize("name", ["expressway", "shared_cluster", "shared_sensors"])
+@pytest.mark.parametrize("name", ["expressway", "shared-cluster", "shared-sensors"])
 def test_examples_survive_the_round_trip(name: str) -> None:
     spec = load_spec(EXAMPLES / f"{name}.yaml")
     assert spec.network.name == name
