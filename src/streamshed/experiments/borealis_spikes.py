@@ -273,5 +273,6 @@ def _draw(outcomes: Sequence[Outcome]) -> Figure:
             ]
             axes.bar([k + 0.27 * (i - 1) for k in range(len(shown))], values, 0.25, color=colour, label=TITLES[mode])
         axes.set_xticks(range(len(shown)), [name.replace(", ", ",\n") for name in shown], fontsize=8, color=INK)
-    left.legend(frameon=False, fontsize=9, labelcolor=INK, loc="lower left")
+    handles, labels = left.get_legend_handles_labels()
+    figure.legend(handles, labels, frameon=False, fontsize=9, labelcolor=INK, ncols=3, loc="upper right")
     return figure

@@ -225,6 +225,8 @@ def _draw(outcomes: Sequence[TreeOutcome]) -> Figure:
     quiet(left, "Shortfall from the optimum (%)")
     left.scatter([one.nodes for one in outcomes], [100 * one.shortfall for one in outcomes], s=12, color="#0072B2")
     left.axhline(100 * ERROR, color="#D55E00", linewidth=1.2, linestyle="--")
+    left.annotate("e_max", (1, 100 * ERROR), (0, -12), xycoords=("axes fraction", "data"),
+                  textcoords="offset points", ha="right", color="#D55E00", fontsize=9)  # fmt: skip
     quiet(right, "Entries of the largest table")
     right.scatter([one.nodes for one in outcomes], [one.rows for one in outcomes], s=12, color="#009E73")
     right.set_yscale("log")

@@ -37,6 +37,8 @@ def against_overload(measured: Measured, title: str, left_out: Sequence[str] = (
         for variant in measured.variants:
             if variant not in left_out:
                 _line(axes, measured, variant, what)
+        if what == "jain":
+            _end_at_one(axes)
         axes.set_xlabel("overload (load / capacity)", color=INK)
         axes.set_xticks(measured.points, [f"{point:g}×" for point in measured.points])
     handles, labels = panels[0].get_legend_handles_labels()
@@ -60,6 +62,7 @@ def in_numbers(queries: Measured, nodes: Measured, parts: Measured) -> Figure:
         axes.set_xlabel(heading, color=INK)
         axes.set_xticks(measured.points, [f"{point:g}" for point in measured.points])
         axes.legend(frameon=False, fontsize=8.5, loc="lower left")
+    _end_at_one(panels[0])
     figure.subplots_adjust(left=0.05, right=0.985, top=0.86, bottom=0.16, wspace=0.08)
     return figure
 
@@ -76,6 +79,8 @@ def over_interval(measured: Measured) -> Figure:
     for axes, (what, heading) in zip(panels, headings.items(), strict=True):
         quiet(axes, heading)
         _line(axes, measured, "fair", what)
+        if what == "jain":
+            _end_at_one(axes)
         axes.set_xscale("log")
         axes.set_xticks(measured.points, [f"{1e3 * point:g}" for point in measured.points])
         axes.minorticks_off()
@@ -128,5 +133,8 @@ def _line(axes: Axes, measured: Measured, variant: str, what: str) -> None:
         label=VARIANTS[variant].title, color=style.colour, linestyle=style.dashes, linewidth=style.width,
         elinewidth=0.9, capsize=2, zorder=style.layer,
     )  # fmt: skip
-    if what == "jain":
-        axes.set_ylim(top=1.002)
+
+
+def _end_at_one(axes: Axes) -> None:
+    """An index is 1 at most; only when all lines are there, or those below would be cut off."""
+    axes.set_ylim(top=1.0 + 0.02 * (1.0 - axes.get_ylim()[0]))
