@@ -192,8 +192,8 @@ def _of_spikes(outcomes: Sequence[Outcome]) -> tuple[Claim, ...]:
             f" during them {_side_by_side(outcomes, plain, 'during', '.1%')}. Tables − uncoordinated:"
             f" {_points(gains['before'])} before, {_points(gains['during'])} during",
             all(gain.low > 0 for gain in gains.values()),
-            otherwise="in many of these trees local decisions happen to be good: what is cheap for a node is often"
-            " cheap below it as well",
+            otherwise="trees differ so much that these are too few to tell: in some local decisions happen to be as"
+            " good, in others much is lost",
         ),
         judged(
             "Section 3: tables give a node control over quality downstream",
