@@ -24,7 +24,7 @@ help: ## Show this list
 setup: $(STAMP) $(JAVA_STAMP) ## Create .venv with all dependencies, and see to a Java runtime
 	@echo "Ready: $(BIN)/streamshed"
 
-demo: setup ## Show what three times the load would cost the expressway example
+demo: setup ## Play a day with a burst of three times this machine's capacity, without and with shedding
 	@$(WITH_JAVA) $(BIN)/streamshed demo
 
 test: setup ## Run all tests and the examples in docstrings (ARGS="-m 'not spark'" to choose)
