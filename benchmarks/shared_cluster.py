@@ -47,4 +47,5 @@ def run(console: Console) -> None:
             cells = (f"{got.sic[output]:.3f} / {got.within[output]:.1%}" for output in outputs)
             row = (f"{got.fairness:.4f}", f"{mean:.3f}", f"{got.p95_s:.2f}", f"{got.kept / got.arrived:.1%}")
             table.add_row(planner, *row, *cells)
+            console.print(f"Jain {got.fairness:.4f}, 95 % within {got.p95_s:.2f} s", style="dim")
     console.print(table)
