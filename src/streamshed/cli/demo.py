@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from streamshed.experiments.overload import Capacity, Run
+    from streamshed.experiments.capacity import Capacity
+    from streamshed.experiments.overload import Run
 
 _WITHOUT, _WITH = "without", "with"
 _ROOM_BYTES = 4 * 2**30
@@ -59,7 +60,8 @@ def demo(
     from streamshed.cli.quiet import quiet_start
     from streamshed.control import BATCH_CONTROLLERS, controller_named
     from streamshed.engines.spark.session import session
-    from streamshed.experiments.overload import CALIBRATION, CALM_LOAD, TARGET_S, Day, find_capacity, play
+    from streamshed.experiments.capacity import TARGET_S
+    from streamshed.experiments.overload import CALIBRATION, CALM_LOAD, Day, find_capacity, play
     from streamshed.network import load_spec
     from streamshed.planning import planner_named
     from streamshed.workload.options import check_range

@@ -7,7 +7,6 @@ batches must be short, and the fixed cost takes a good part of them.
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +21,7 @@ from streamshed.control import BATCH_CONTROLLERS, PlantController, controller_na
 from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
 from streamshed.engines.spark.session import SparkSession
 from streamshed.errors import InvalidValueError, StreamshedError
+from streamshed.experiments.capacity import FEED, Capacity, check_alive, durations_s, holding
 from streamshed.network import Connector, Output, Spec
 from streamshed.planning import planner_named
 
@@ -33,66 +33,16 @@ batches take the same time from the 40th to the 75th second, and then 20 % less.
 CALIBRATION = ((MANY, 8.0), (FEW, 5.0), (MANY, 8.0), (FEW, 5.0))
 """Batches of so many rows for so many seconds, in turn, so that what slows the machine down for a while slows both."""
 
-TARGET_S = 2.0
-
 CALM, BURST, AFTER = 0.25, 0.3, 0.45
 """Shares of a day."""
 CALM_LOAD = 0.4
 """Of the rate that can be held on time."""
 
-_USABLE = 0.85
-"""Of half the target: how long a batch may take at the rate that can be held on time."""
 _LONGEST_BACKLOG = 4
 """So many times its length a day may take until all of it is processed; the rest is not waited for."""
 _POINTS = 50
-_FEWEST = 4  # batches that a duration is taken from
-_SOME = 12  # batches that are compared with those before them
-FEED = ("generator", "expressways", "cars", "eventTime", "seed")
-"""Options of the feeder that say what comes, not how fast."""
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Capacity:
-    """What this machine can do.
-
-    Attributes:
-        fixed_s: of any micro-batch.
-        tuple_s: of one tuple, read and processed in full.
-        target_s: the delay to be held.
-
-    >>> capacity = Capacity(0.7, 2e-6, 4.0)
-    >>> round(capacity.rate_tps), round(capacity.on_time_tps)
-    (500000, 294118)
-    >>> Capacity.shortest_target_s(0.7)
-    4.0
-    """
-
-    fixed_s: float
-    tuple_s: float
-    target_s: float
-
-    @property
-    def rate_tps(self) -> float:
-        """The capacity: what it can process in a second, however long its batches are."""
-        return 1 / self.tuple_s
-
-    @property
-    def on_time_tps(self) -> float:
-        """The highest rate that can be held on time without dropping."""
-        batch_s = _USABLE * self.target_s / 2
-        return (batch_s - self.fixed_s) / (self.tuple_s * batch_s)
-
-    @property
-    def can_hold(self) -> bool:
-        """Whether the target leaves time for tuples."""
-        return self.fixed_s < 0.8 * _USABLE * self.target_s / 2
-
-    @staticmethod
-    def shortest_target_s(fixed_s: float) -> float:
-        """The shortest target, in whole seconds, of which set-up takes no more than half of what is usable."""
-        return float(math.ceil(fixed_s / (0.5 * _USABLE / 2)))
 
 
 @dataclass(frozen=True)
@@ -279,35 +229,21 @@ def find_capacity(
         progress: is told what is being done, and for how many seconds.
     """
     progress(f"warming up with batches of {FEW:,} tuples", WARM_UP_S[1])
-    _durations_s(spark, spec, FEW, WARM_UP_S, directory / "warm-up")
+    durations_s(spark, fed(spec, _steady(FEW)), WARM_UP_S, directory / "warm-up")
     found: dict[int, list[float]] = {FEW: [], MANY: []}
     for part, (rows, seconds) in enumerate(CALIBRATION):
         progress(f"timing batches of {rows:,} tuples", seconds)
-        durations_s = _durations_s(spark, spec, rows, (seconds, seconds), directory / f"calibration-{part}")
-        found[rows] += durations_s[len(durations_s) // 2 :]  # a query's first batches take longer
+        took_s = durations_s(spark, fed(spec, _steady(rows)), (seconds, seconds), directory / f"calibration-{part}")
+        found[rows] += took_s[len(took_s) // 2 :]  # a query's first batches take longer
     long_s, short_s = statistics.median(found[MANY]), statistics.median(found[FEW])
     tuple_s = max((long_s - short_s) / (MANY - FEW), 1e-9)
     fixed_s = max(short_s - tuple_s * FEW, 0.0)
-    shortest_s = Capacity.shortest_target_s(fixed_s)
-    capacity = Capacity(fixed_s, tuple_s, TARGET_S if target_s is None else target_s)
-    if capacity.can_hold:
-        return capacity
-    if target_s is None:
-        return replace(capacity, target_s=shortest_s)
-    raise StreamshedError(
-        "this machine cannot hold the target, whatever is dropped",
-        where="capacity",
-        got=f"{fixed_s:.2f} s for an empty micro-batch, and a target of {target_s:g} s",
-        expected="less than a third of the target for an empty micro-batch",
-        hint=f"try a target of {shortest_s:g} s, or run it while nothing else is running",
-    )
+    return holding(fixed_s, tuple_s, target_s)
 
 
-def _durations_s(
-    spark: SparkSession, spec: Spec, rows: int, seconds: tuple[float, float], directory: Path
-) -> list[float]:
-    """How long batches of so many rows take, for so many seconds at least, and until that falls no more, or at most."""
-    options = {
+def _steady(rows: int) -> dict[str, str]:
+    """Options of a feeder: batches of so many rows, one after the other."""
+    return {
         "pattern": "constant",
         "rate_tps": str(rows),
         "paced": "false",
@@ -315,35 +251,6 @@ def _durations_s(
         "maxRowsPerBatch": str(rows),
         "epoch": f"{time.time() - 200_000:.0f}",
     }
-    durations_s: list[float] = []
-    with NetworkRunner(
-        spark,
-        fed(spec, options),
-        directory,
-        target_s=60.0,
-        shed=False,
-        on_batch=lambda batch: durations_s.append(batch.sample.duration_s),
-    ) as runner:
-        runner.start()
-        begin = time.monotonic()
-        while (passed_s := time.monotonic() - begin) < seconds[1] or len(durations_s) < _FEWEST:
-            _check_alive(runner)
-            if passed_s >= seconds[0] and settled(durations_s):
-                break
-            time.sleep(0.1)
-    return durations_s
-
-
-def settled(durations_s: Sequence[float]) -> bool:
-    """Whether batches take no less time than some batches ago.
-
-    >>> settled([0.9] * 12 + [0.6] * 12), settled([0.6] * 12 + [0.59] * 12)
-    (False, True)
-    """
-    if len(durations_s) < 2 * _SOME:
-        return False
-    before, now = durations_s[-2 * _SOME : -_SOME], durations_s[-_SOME:]
-    return statistics.median(now) >= 0.97 * statistics.median(before)
 
 
 def play(
@@ -397,14 +304,9 @@ def play(
     with runner:
         runner.start()
         while time.time() < epoch_s + _LONGEST_BACKLOG * day.length_s:
-            _check_alive(runner)
+            check_alive(runner)
             done = sum(batch.sample.arrived for batch in run.batches)
             if time.time() > epoch_s + day.length_s and done >= 0.999 * day.tuples:
                 break
             time.sleep(0.1)
     return run
-
-
-def _check_alive(runner: NetworkRunner) -> None:
-    if not runner.is_active:
-        raise runner.failure or StreamshedError("the query was stopped", where="run")

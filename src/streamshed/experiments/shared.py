@@ -18,7 +18,7 @@ import numpy as np
 from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
 from streamshed.engines.spark.session import SparkSession
 from streamshed.errors import StreamshedError
-from streamshed.experiments.overload import FEED, TARGET_S, Capacity, settled
+from streamshed.experiments.capacity import FEED, Capacity, check_alive, durations_s, holding
 from streamshed.network import Connector, Network, Spec
 from streamshed.planning import planner_named
 from streamshed.planning.fair import ObservedSic, jain_index
@@ -30,7 +30,6 @@ LITTLE_S, MUCH_S = 0.1, 1.0
 CALIBRATION = ((MUCH_S, 12.0), (LITTLE_S, 8.0), (MUCH_S, 12.0), (LITTLE_S, 8.0))
 
 _POINTS = 50
-_FEWEST = 4
 CALM_S, CALM_LOAD = 15.0, 0.3
 """Before the overload, so many seconds at such a share of the capacity: a query's first batches take longer, and what
 batches cost is not known before some have ended."""
@@ -86,27 +85,16 @@ def find_capacity(
         progress: is told what is being done, and for how many seconds.
     """
     progress("warming up", WARM_UP_S[1])
-    _durations_s(spark, spec, MUCH_S, WARM_UP_S, directory / "warm-up")
+    durations_s(spark, fed(spec, _steady(MUCH_S)), WARM_UP_S, directory / "warm-up")
     found: dict[float, list[float]] = {LITTLE_S: [], MUCH_S: []}
     for part, (load_s, seconds) in enumerate(CALIBRATION):
         progress(f"timing batches with {load_s:g} s of load", seconds)
-        durations_s = _durations_s(spark, spec, load_s, (seconds, seconds), directory / f"calibration-{part}")
-        found[load_s] += durations_s[len(durations_s) // 2 :]
+        took_s = durations_s(spark, fed(spec, _steady(load_s)), (seconds, seconds), directory / f"calibration-{part}")
+        found[load_s] += took_s[len(took_s) // 2 :]
     much_s, little_s = statistics.median(found[MUCH_S]), statistics.median(found[LITTLE_S])
     second_s = max((much_s - little_s) / (MUCH_S - LITTLE_S), 1e-3)
     fixed_s = max(little_s - second_s * LITTLE_S, 0.0)
-    capacity = Capacity(fixed_s, second_s, TARGET_S if target_s is None else target_s)
-    if capacity.can_hold:
-        return capacity
-    shortest_s = Capacity.shortest_target_s(fixed_s)
-    if target_s is None:
-        return replace(capacity, target_s=shortest_s)
-    raise StreamshedError(
-        "this machine cannot hold the target, whatever is dropped",
-        where="capacity",
-        got=f"{fixed_s:.2f} s for an empty micro-batch, and a target of {target_s:g} s",
-        hint=f"try a target of {shortest_s:g} s",
-    )
+    return holding(fixed_s, second_s, target_s)
 
 
 def play(
@@ -144,8 +132,7 @@ def play(
     ) as runner:
         runner.start()
         while time.time() < epoch_s + CALM_S + seconds:
-            if not runner.is_active:
-                raise runner.failure or StreamshedError("the query was stopped", where="run")
+            check_alive(runner)
             time.sleep(0.1)
     counted = [batch for batch in batches if batch.start_s >= epoch_s + CALM_S]
     return shares(spec.network, counted, capacity.target_s)
@@ -186,10 +173,8 @@ def shares(network: Network, batches: Sequence[NetworkBatch], target_s: float) -
     return Shares(sic.overall(), on_time, p95_s, arrived, kept, len(batches))
 
 
-def _durations_s(
-    spark: SparkSession, spec: Spec, load_s: float, seconds: tuple[float, float], directory: Path
-) -> list[float]:
-    """How long batches with so much load take, for at least so long, and until that falls no more, or at most."""
+def _steady(load_s: float) -> Callable[[float], Mapping[str, str]]:
+    """Options of feeders: batches with so much load, one after the other."""
     epoch = f"{time.time() - 200_000:.0f}"
 
     def options(rate_tps: float) -> Mapping[str, str]:
@@ -197,21 +182,4 @@ def _durations_s(
         sizes = {"rows": str(rows * 100_000), "maxRowsPerBatch": str(rows)}
         return {"pattern": "constant", "rate_tps": f"{rate_tps:.0f}", "paced": "false", "epoch": epoch, **sizes}
 
-    durations_s: list[float] = []
-    with NetworkRunner(
-        spark,
-        fed(spec, options),
-        directory,
-        target_s=60.0,
-        shed=False,
-        on_batch=lambda batch: durations_s.append(batch.sample.duration_s),
-    ) as runner:
-        runner.start()
-        begin = time.monotonic()
-        while (passed_s := time.monotonic() - begin) < seconds[1] or len(durations_s) < _FEWEST:
-            if not runner.is_active:
-                raise runner.failure or StreamshedError("the query was stopped", where="capacity")
-            if passed_s >= seconds[0] and settled(durations_s):
-                break
-            time.sleep(0.1)
-    return durations_s
+    return options
