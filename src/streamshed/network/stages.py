@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -66,12 +66,14 @@ def stages(network: Network, *, together: bool = False) -> tuple[Stage, ...]:
     return tuple(_stage(network, end.id, [end]) for end in ends)
 
 
-def source_order(network: Network, stage: Stage) -> tuple[str, ...]:
+def source_order(network: Network, stage: Stage, passes: Iterable[Sequence[str]] = ()) -> tuple[str, ...]:
     """The streams and durable arcs that the plan of a stage's query reads, from left to right.
 
-    Outputs come in turn, left inputs first. What is read on several ways is there as often.
+    Outputs come in turn, left inputs first. What is read on several ways is there as often, but once for outputs that
+    share a pass.
     """
     found: list[str] = []
+    saved = {output for outputs in passes for output in outputs[1:]}
 
     def walk(node_id: str) -> None:
         if node_id in stage.inputs:
@@ -81,7 +83,8 @@ def source_order(network: Network, stage: Stage) -> tuple[str, ...]:
             walk(arc.source)
 
     for end in stage.outputs or (stage.id,):
-        walk(end)
+        if end not in saved:
+            walk(end)
     return tuple(found)
 
 

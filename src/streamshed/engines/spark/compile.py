@@ -8,7 +8,7 @@ next aggregate, and is taken out at the outputs. A weight makes the counts, sums
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -16,16 +16,23 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
 
 from streamshed.engines.spark.connectors import RANK, RAW
+from streamshed.engines.spark.one_pass import in_one_pass
 from streamshed.engines.spark.operators import Flow, aggregated, column, joined, mapped, microseconds, united
 from streamshed.errors import NetworkError, did_you_mean
 from streamshed.estimates import WEIGHT_BEFORE
 from streamshed.network import ARC, Aggregate, Arc, Filter, Join, Map, Network, Node, Output, Split, Stream, Union
+from streamshed.network.siblings import Siblings
 from streamshed.network.stages import Stage, lateness_s, stages
 
 
 def unchanged(_arc: Arc, frame: DataFrame) -> DataFrame:
     """What happens at an arc where nothing happens."""
     return frame
+
+
+def unmarked(_arc: Arc, frame: DataFrame, on: Column) -> tuple[DataFrame, Column]:
+    """What happens at an arc of a shared pass where nothing happens."""
+    return frame, on
 
 
 def compile_network(
@@ -52,8 +59,13 @@ def compile_stages(
     read_arc: Callable[[Stage, StructType], DataFrame],
     at_arc: Callable[[Arc, DataFrame], DataFrame] = unchanged,
     at_read: Callable[[Stage, DataFrame], DataFrame] = lambda _, frame: frame,
+    passes: Sequence[Siblings] = (),
+    mark: Callable[[Arc, DataFrame, Column], tuple[DataFrame, Column]] = unmarked,
 ) -> Mapping[str, DataFrame]:
     """The DataFrame of every output and durable operator, by its id: what goes to its sink or to its durable arc.
+
+    Outputs that share a pass have one frame together, by the id of the pass: with a struct for each of them, which is
+    null in rows that are not for it.
 
     Args:
         network: what to compute.
@@ -63,11 +75,17 @@ def compile_stages(
         at_arc: gives what goes on along an arc; called once for each. It sees the arcs out of a durable operator
             when they are read.
         at_read: gives what goes on from a durable arc, once for all its readers, with its event time watermarked.
+        passes: the outputs that share one.
+        mark: stands for `at_arc` in these: nothing can be taken out, because others may need it. It gets the tuples, of
+            which those are on the arc where a condition holds, and gives the condition for those that go on.
     """
     durable = {stage.id: stage for stage in stages(network) if stage.is_durable}
     compiler = _Compiler(network, read, at_arc)
     compiled: dict[str, DataFrame] = {}
+    in_passes = {node_id for one in passes for node_id in one.nodes}
     for node in network.nodes.values():
+        if node.id in in_passes:
+            continue
         compiler.add(node)
         if isinstance(node, Output):
             compiled[node.id] = compiler.frames[node.id]
@@ -75,6 +93,8 @@ def compile_stages(
             compiled[node.id] = compiler.leave(node)
             compiler.enter(node, read_arc(durable[node.id], compiled[node.id].schema))
             compiler.frames[node.id] = at_read(durable[node.id], compiler.frames[node.id])
+    for one in passes:
+        compiled[one.id] = in_one_pass(network, one, compiler.frames[one.root], mark)
     return compiled
 
 

@@ -156,6 +156,30 @@ def drop(
     return marked.observe(observation(name), *counts).where(F.col(_KEPT)).drop(*marks, _WANTED)
 
 
+def mark(
+    frame: DataFrame, name: str, rank: Column, threshold: Column, *, control: DataFrame, on: Column
+) -> tuple[DataFrame, Column]:
+    """A drop for some tuples in a frame that others share: nothing is taken out.
+
+    Args:
+        frame: a streaming DataFrame; gets the columns of `control`, unless it has them already.
+        name: of the observation, unique in the query.
+        rank: in [0, 1).
+        threshold: the fraction to drop, from columns of `control`.
+        control: one row, broadcast to all tuples: `ControlLine.thresholds`.
+        on: whether a tuple is one of those.
+
+    Returns:
+        The frame, and the condition for tuples that are, and are kept.
+    """
+    if not set(control.columns) <= set(frame.columns):
+        frame = frame.crossJoin(F.broadcast(control))
+    kept, there = f"{_KEPT} {name}", f"{_WANTED} {name}"
+    marks = {there: on, kept: F.coalesce(on & (rank >= threshold), F.lit(False))}
+    counts = [F.count_if(F.col(f"`{there}`")).alias("arrived"), F.count_if(F.col(f"`{kept}`")).alias("kept")]
+    return frame.withColumns(marks).observe(observation(name), *counts).drop(there), F.col(f"`{kept}`")
+
+
 def observation(name: str) -> str:
     """What the observation of a drop is called."""
     return f"{name}/tuples"

@@ -1,8 +1,8 @@
 """All outputs of a network in one streaming query, so that one micro-batch clock governs them all.
 
 A batch then costs what its arcs cost together, which is what a planner plans with, and every output has the same
-delay. The outputs are tagged and united; a sink that is not `noop` gets its own part of every batch. A stream that
-several operators read is read once: its tuples go through an exchange that all of them reuse.
+delay. Rows have a column for each output, and are united; a sink that is not `noop` gets its own part of every batch.
+A stream that is read in several passes is read once: its tuples go through an exchange that all of them reuse.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from streamshed.distributed.arc_files import ArcFiles
 from streamshed.engines.spark.arcs import ParquetArc
 from streamshed.network import Output
 
-_OUTPUT = "_output"
-
 
 def shared(frame: DataFrame, name: str, key: Sequence[str]) -> DataFrame:
     """The same tuples, computed once for all that read them in one query.
@@ -34,19 +32,24 @@ def shared(frame: DataFrame, name: str, key: Sequence[str]) -> DataFrame:
     return exchanged.observe(name, F.count_if(some_null).alias("with_nulls"))
 
 
-def together(frames: Mapping[str, DataFrame]) -> DataFrame:
-    """The tuples of all outputs: a tag, and a struct column for each output, null but for the tagged one."""
+def alone(output: str, frame: DataFrame) -> DataFrame:
+    """The tuples of one output, as a struct column."""
+    return frame.select(F.struct(*(F.col(f"`{name}`") for name in frame.columns)).alias(output))
 
-    def tagged(output: str, frame: DataFrame) -> DataFrame:
-        columns = [
-            (F.struct(*(F.col(f"`{name}`") for name in frame.columns)) if other == output else F.lit(None))
-            .cast(of_other.schema)
-            .alias(other)
-            for other, of_other in frames.items()
-        ]
-        return frame.select(F.lit(output).alias(_OUTPUT), *columns)
 
-    return reduce(DataFrame.unionAll, (tagged(output, frame) for output, frame in frames.items()))
+def together(frames: Sequence[DataFrame]) -> DataFrame:
+    """All rows; a column for each output, null in rows that are not for it."""
+    types = {field.name: field.dataType for frame in frames for field in frame.schema}
+
+    def with_all(frame: DataFrame) -> DataFrame:
+        return frame.select(
+            *(
+                (F.col(f"`{output}`") if output in frame.columns else F.lit(None).cast(kind)).alias(output)
+                for output, kind in types.items()
+            )
+        )
+
+    return reduce(DataFrame.unionAll, map(with_all, frames))
 
 
 class Sinks:
@@ -88,10 +91,11 @@ class Sinks:
             return
         batch = batch.persist()
         try:
-            present = {row[_OUTPUT] for row in batch.select(_OUTPUT).distinct().collect()}
+            counts = [F.count(F.col(f"`{output}`")).alias(output) for output in batch.columns]
+            found = batch.select(*counts).first()
             for output in self.outputs:
-                if output.id in present:
-                    rows = batch.where(F.col(_OUTPUT) == output.id).select(F.col(f"`{output.id}`.*"))
+                if found is not None and output.id in batch.columns and found[output.id]:
+                    rows = batch.where(F.col(f"`{output.id}`").isNotNull()).select(F.col(f"`{output.id}`.*"))
                     self._write_one(output, rows, batch_id)
         finally:
             batch.unpersist()

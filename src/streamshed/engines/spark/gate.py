@@ -21,7 +21,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from streamshed.engines.spark.accounts import Accounts, Drop, GatedQuery
 from streamshed.engines.spark.control_line import THRESHOLDS, ControlLine
-from streamshed.engines.spark.drops import Parse, drop
+from streamshed.engines.spark.drops import Parse, drop, mark
 from streamshed.engines.spark.monitor import BatchReport, DropCounts, Monitor
 from streamshed.errors import InvalidValueError, UnknownNameError, did_you_mean
 
@@ -131,6 +131,16 @@ class Gate:
 
         self.drops[name] = Drop(name, index, stream or name, entry, salt, entry, observed, at)
         return at(lambda place: F.col(THRESHOLDS)[place], self.line.thresholds(self.spark))
+
+    def mark(
+        self, frame: DataFrame, name: str, rank: Column, *, stream: str, salt: int, on: Column
+    ) -> tuple[DataFrame, Column]:
+        """Put a drop into a plan for some of the tuples only; see `drops.mark`."""
+        self._check_new(name)
+        index, observed = self._place(name), f"{self._token}/{name}"
+        marked = mark(frame, observed, rank, F.col(THRESHOLDS)[index], control=self.line.thresholds(self.spark), on=on)
+        self.drops[name] = Drop(name, index, stream, False, salt, False, observed, lambda _: marked[0])
+        return marked
 
     def count(self, frame: DataFrame, name: str, *, stream: str, arrival: Column | None = None) -> DataFrame:
         """Have the tuples counted that a query reads from a durable arc, and enter them in the ledger; drop nothing.

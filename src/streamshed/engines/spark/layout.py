@@ -11,18 +11,20 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from streamshed.errors import NetworkError
+from streamshed.network.siblings import Siblings
 from streamshed.network.stages import Stage
 
 Layout = Mapping[str, Mapping[str, Any]]
 
 
-def layout(stages: Sequence[Stage], frames: Mapping[str, DataFrame]) -> Layout:
+def layout(stages: Sequence[Stage], frames: Mapping[str, DataFrame], passes: Sequence[Siblings] = ()) -> Layout:
     """What a run has to have in common with the one that it goes on from, by stage."""
     return {
         stage.id: {
             "operators": list(stage.operators),
             "inputs": list(stage.inputs),
             "outputs": list(stage.outputs),
+            "passes": [one.id for one in passes if one.outputs[0] in stage.outputs],
             "columns": frames[stage.id].schema.simpleString() if stage.is_durable else None,
         }
         for stage in stages

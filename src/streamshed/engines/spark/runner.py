@@ -25,7 +25,7 @@ from streamshed.engines.spark.compile import compile_stages
 from streamshed.engines.spark.connectors import ARRIVAL, RANK, RAW, parsed, read_stream, well_formed
 from streamshed.engines.spark.drops import random_rank
 from streamshed.engines.spark.failures import SparkFailure
-from streamshed.engines.spark.fused import Sinks, shared, together
+from streamshed.engines.spark.fused import Sinks, alone, shared, together
 from streamshed.engines.spark.gate import Gate
 from streamshed.engines.spark.layout import check_layout, layout
 from streamshed.engines.spark.loop import batch_sample
@@ -37,6 +37,7 @@ from streamshed.engines.spark.stage import RunningStage, StageBatch, Turn, at_on
 from streamshed.errors import InvalidValueError, StreamshedError
 from streamshed.manager import Decision, Manager
 from streamshed.network import Arc, Network, Spec, Stream
+from streamshed.network.siblings import siblings
 from streamshed.network.stages import ALL_OUTPUTS, Stage, source_order, stages
 from streamshed.planning import PlaceWeightPlanner, Planner, SemanticRoadMapPlanner
 from streamshed.planning.fair import ObservedSic
@@ -169,6 +170,7 @@ class NetworkRunner(Closing):
         settings = optimizer or OptimizerSettings(MONITORING, weights=spec.priorities)
         settings = replace(settings, may_shed=settings.may_shed and shed)
         self.scheduler = StageScheduler(spec, cut, scheduler, settings) if scheduler is not None else None
+        self._passes = [one for stage in cut for one in siblings(spec.network, stage)]
         queues = {stage.id: self._queue(stage, cut) for stage in cut if stage.is_durable}
         given = self.scheduler.turn if self.scheduler is not None else turn
         self.stages = [self._stage(stage, queues, given) for stage in cut]
@@ -196,8 +198,11 @@ class NetworkRunner(Closing):
 
     def start(self) -> None:
         """Compile the network and start its queries, upstream first."""
-        frames = compile_stages(self.network, self._read, self._read_arc, self._at_arc, self._at_read)
-        check_layout(self.directory / "stages.json", layout([stage.plan for stage in self.stages], frames))
+        frames = compile_stages(
+            self.network, self._read, self._read_arc, self._at_arc, self._at_read, self._passes, self._mark
+        )
+        parts = layout([stage.plan for stage in self.stages], frames, self._passes)
+        check_layout(self.directory / "stages.json", parts)
         for output, files in self.sinks.arcs.items():
             files.set_schema(frames[output].schema.json())
         self._begun.set()
@@ -206,7 +211,11 @@ class NetworkRunner(Closing):
                 frame = frames[stage.id]
                 stage.carries_arrival = ARRIVAL in frame.columns
             else:
-                frame = together({output: frames[output] for output in stage.plan.outputs})
+                of_pass = {output: one.id for one in self._passes for output in one.outputs}
+                named = dict.fromkeys(of_pass.get(output, output) for output in stage.plan.outputs)
+                frame = together(
+                    [alone(name, frames[name]) if name in stage.plan.outputs else frames[name] for name in named]
+                )
             query = stage.start(frame, lone=len(self.stages) == 1)
             stage.gated = self.gate.watch(query)
             if stage.gated is None:
@@ -274,7 +283,7 @@ class NetworkRunner(Closing):
             stage,
             name=self.network.name if fused else f"{self.network.name}/{stage.id}",
             log=CheckpointLog(self.spark, (place / "checkpoint").as_uri()),
-            plan_order=source_order(self.network, stage),
+            plan_order=source_order(self.network, stage, [one.outputs for one in self._passes]),
             queues=queues,
             sinks=self.sinks,
             turn=turn,
@@ -295,16 +304,7 @@ class NetworkRunner(Closing):
         if location is None:
             return frame
         stream = self._stream_above(arc)
-        key = stream.key or tuple(stream.columns)
-        nested = set(key) <= set(frame.columns) or RANK in frame.columns
-        if not nested:  # an operator has left columns out: other tuples, other ranks
-            key = tuple(self.network.schemas[arc.source].columns)
-        if RAW in frame.columns:
-            hashed = F.col(RANK)
-        else:
-            hashed = random_rank([name for name in key if name in frame.columns], self.salt)
-            if RANK in frame.columns:  # behind a union, of some tuples
-                hashed = F.coalesce(F.col(RANK), hashed)
+        hashed, nested = self._hashed(arc, stream, frame)
         dropped = self.gate.drop(
             frame,
             arc.id,
@@ -323,6 +323,27 @@ class NetworkRunner(Closing):
             return shared(dropped, f"{self.network.name}/{arc.id}/shared", stream.key)
         return dropped
 
+    def _mark(self, arc: Arc, frame: DataFrame, on: Column) -> tuple[DataFrame, Column]:
+        location = self._locations.get(arc.id)
+        if location is None:
+            return frame, on
+        stream = self._stream_above(arc)
+        rank = location_rank(location, self._hashed(arc, stream, frame)[0])
+        return self.gate.mark(frame, arc.id, rank, stream=stream.id, salt=self.salt, on=on)
+
+    def _hashed(self, arc: Arc, stream: Stream, frame: DataFrame) -> tuple[Column, bool]:
+        """A hash of each tuple, and whether the drops upstream go by the same."""
+        key = stream.key or tuple(stream.columns)
+        nested = set(key) <= set(frame.columns) or RANK in frame.columns
+        if not nested:  # an operator has left columns out: other tuples, other ranks
+            key = tuple(self.network.schemas[arc.source].columns)
+        if RAW in frame.columns:
+            return F.col(RANK), nested
+        hashed = random_rank([name for name in key if name in frame.columns], self.salt)
+        if RANK in frame.columns:  # behind a union, of some tuples
+            hashed = F.coalesce(F.col(RANK), hashed)
+        return hashed, nested
+
     def _parses_late(self, stream: Stream) -> bool:
         """Whether its entry drop needs no column: texts that are dropped need not be parsed then."""
         entry = self._locations.get(self.network.arcs_into[stream.id][0].id)
@@ -330,9 +351,10 @@ class NetworkRunner(Closing):
         return not stream.key and all(location is not None and location.column is None for location in deciding)
 
     def _is_shared(self, stream: Stream) -> bool:
-        """Whether a stage reads a stream in several places."""
-        ids = {arc.id for arc in self.network.arcs_out_of[stream.id]}
-        return any(len(ids.intersection(stage.plan.arcs)) > 1 for stage in self.stages)
+        """Whether a stage reads a stream in several passes."""
+        shared = {arc.id: one.id for one in self._passes for arc in one.arcs}
+        arcs = [arc.id for arc in self.network.arcs_out_of[stream.id]]
+        return any(len({shared.get(arc, arc) for arc in arcs if arc in stage.plan.arcs}) > 1 for stage in self.stages)
 
     def _readers(self, stream: Stream) -> list[RankedLocation]:
         """The drops right behind a stream, if there is one on every arc: then it can drop what none of them keeps."""
