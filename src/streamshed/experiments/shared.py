@@ -24,15 +24,17 @@ from streamshed.planning import planner_named
 from streamshed.planning.fair import ObservedSic, jain_index
 from streamshed.planning.fair.observed import ways
 
-WARM_UP_S = (60.0, 120.0)
+WARM_UP_S = (100.0, 180.0)
+"""Of small batches: Java goes on compiling Spark's planner for minutes, and they take half as long after three of them as
+after one."""
 LITTLE_S, MUCH_S = 0.1, 1.0
 """Of load at the rates of the spec, in a batch."""
 CALIBRATION = ((MUCH_S, 12.0), (LITTLE_S, 8.0), (MUCH_S, 12.0), (LITTLE_S, 8.0))
 
 _POINTS = 50
 CALM_S, CALM_LOAD = 15.0, 0.3
-"""Before the overload, so many seconds at such a share of the capacity: a query's first batches take longer, and what
-batches cost is not known before some have ended."""
+"""Before the overload, so many seconds at such a share of what can be held on time: a query's first batches take
+longer, and what batches cost is not known before some have ended."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def find_capacity(
         progress: is told what is being done, and for how many seconds.
     """
     progress("warming up", WARM_UP_S[1])
-    durations_s(spark, fed(spec, _steady(MUCH_S)), WARM_UP_S, directory / "warm-up")
+    durations_s(spark, fed(spec, _steady(LITTLE_S)), WARM_UP_S, directory / "warm-up")
     found: dict[float, list[float]] = {LITTLE_S: [], MUCH_S: []}
     for part, (load_s, seconds) in enumerate(CALIBRATION):
         progress(f"timing batches with {load_s:g} s of load", seconds)
@@ -107,7 +109,7 @@ def play(
     *,
     planner: str,
 ) -> Shares:
-    """Run the network at a multiple of what the machine can do, after a calm beginning that does not count.
+    """Run the network at a multiple of what the machine can process, after a calm beginning that does not count.
 
     Args:
         spark: the session.
@@ -121,8 +123,8 @@ def play(
     epoch_s = time.time() + 5.0
 
     def options(rate_tps: float) -> Mapping[str, str]:
-        can_tps = capacity.on_time_tps * rate_tps
-        phases = f"{CALM_LOAD * can_tps:.0f}:{CALM_S:g}, {overload * can_tps:.0f}:{10 * seconds:g}"
+        calm_tps, much_tps = CALM_LOAD * capacity.on_time_tps * rate_tps, overload * capacity.rate_tps * rate_tps
+        phases = f"{calm_tps:.0f}:{CALM_S:g}, {much_tps:.0f}:{10 * seconds:g}"
         return {"pattern": "phases", "phases": phases, "epoch": f"{epoch_s:.3f}"}
 
     of_run = fed(spec, options)
