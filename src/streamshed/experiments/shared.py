@@ -25,8 +25,8 @@ from streamshed.planning.fair import ObservedSic, jain_index
 from streamshed.planning.fair.observed import ways
 
 WARM_UP_S = (100.0, 180.0)
-"""Of small batches: Java goes on compiling Spark's planner for minutes, and they take half as long after three of them as
-after one."""
+"""Of small batches: Java goes on compiling Spark's planner for minutes; after three they take half as long as after
+one."""
 LITTLE_S, MUCH_S = 0.1, 1.0
 """Of load at the rates of the spec, in a batch."""
 CALIBRATION = ((MUCH_S, 12.0), (LITTLE_S, 8.0), (MUCH_S, 12.0), (LITTLE_S, 8.0))
