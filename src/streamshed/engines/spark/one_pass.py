@@ -17,7 +17,7 @@ from streamshed.engines.spark.operators import column
 from streamshed.network import Arc, Filter, Map, Network, Output, Split
 from streamshed.network.siblings import Siblings, computed_columns
 
-_ANSWER = "_answer "  # no column of a tuple begins so
+_ANSWER, _ON = "_answer ", "_on "  # no column of a tuple begins so
 
 Mark = Callable[[Arc, DataFrame, Column], tuple[DataFrame, Column]]
 
@@ -39,7 +39,9 @@ def in_one_pass(network: Network, siblings: Siblings, frame: DataFrame, mark: Ma
         frame, on = mark(arc, frame, on)
         match target:
             case Filter():
-                on = _where(on, target.where)
+                # As a column: what follows refers to it several times, and would compute it as often.
+                frame = frame.withColumn(_ON + arc.id, _where(on, target.where))
+                on = column(_ON + arc.id)
             case Map():
                 # Not for tuples of other branches: it may be dear, or an error.
                 computed = {name: F.when(on, F.expr(target.select[name])) for name in computed_columns(target)}
