@@ -57,7 +57,7 @@ def test_strategies_first_then_shedding_until_the_goal_is_met_and_a_prompt_end(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     batches: list[NetworkBatch] = []
-    goal = "[[0, 0.01], [5, 0.01], [5, 3600]]"  # out of reach, so that it has to come to shedding; then no trouble
+    goal = "[[0, 0.01], [15, 0.01], [15, 3600]]"  # out of reach, so that it has to come to shedding; then no trouble
     with NetworkRunner(
         spark,
         network(goal),
