@@ -118,6 +118,13 @@ def test_the_optimizer_changes_the_strategy_without_losing_tuples() -> None:
     assert result.arrived == result.delivered + result.filtered + result.dropped + result.under_way
 
 
+def test_where_nobody_names_a_strategy_the_optimizer_starts_with_the_best_for_the_goals() -> None:
+    problem = two_paths(Qos(goals=goals(0.3)))
+    assert set(track(run(problem, 100, Scheduling(quantum_s=0.05), 2.0)).strategy) == {"round-robin"}
+    optimized = Scheduling(optimizer=OptimizerSettings(), quantum_s=0.05)
+    assert set(track(run(problem, 100, optimized, 2.0)).strategy) == {"path-capacity"}
+
+
 def test_shedding_starts_after_strategies_stays_within_its_limit_and_ends() -> None:
     settings = OptimizerSettings(Monitoring(times=1, min_s=2.0, max_s=2.0))
     scheduling = Scheduling("segment", optimizer=settings, quantum_s=0.05)

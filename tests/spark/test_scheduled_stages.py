@@ -32,7 +32,11 @@ outputs:
   alarms:
     input: high
     sink: {format: memory}
-    qos: {goals: {latency_s: {points: GOAL, priority: must satisfy}, mtre: 0.25}}
+    qos:
+      goals:
+        latency_s: {points: GOAL, priority: must satisfy}
+        memory_bytes: {points: [[0, 1.0e+12]], priority: must satisfy}
+        mtre: 0.25
 statistics: {costs: {kept: 1.0e-6, high: 1.0e-6}, selectivities: {kept: 0.5, high: 0.5}}
 rates: {readings: 1000}
 """
@@ -53,7 +57,7 @@ def test_strategies_first_then_shedding_until_the_goal_is_met_and_a_prompt_end(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     batches: list[NetworkBatch] = []
-    goal = "[[0, 0.01], [5, 0.01], [5, 3600]]"  # out of reach, so that it has to come to shedding; then no trouble
+    goal = "[[0, 0.01], [15, 0.01], [15, 3600]]"  # out of reach, so that it has to come to shedding; then no trouble
     with NetworkRunner(
         spark,
         network(goal),
@@ -92,12 +96,12 @@ def test_strategies_first_then_shedding_until_the_goal_is_met_and_a_prompt_end(
         hold.set()
     assert runner.failure is None
     first, second, third = scheduler.changes
-    assert (first.before, first.after, first.shedding) == ("round-robin", "path-capacity", {})
+    assert (first.before, first.after, first.shedding) == ("simplified-segment", "path-capacity", {})
     assert (second.after, second.shedding) == ("path-capacity", {"readings": MTRE})
     assert max(second.scores.values()) == second.scores["path-capacity"], "no strategy is better"
     assert (third.after, third.shedding, third.violated) == ("path-capacity", {}, ()), "the goal is met"
     assert scheduler.switches == {"alarms": 1}
-    assert {batch.strategies["alarms"] for batch in batches} == {"round-robin", "path-capacity"}
+    assert {batch.strategies["alarms"] for batch in batches} == {"simplified-segment", "path-capacity"}
     shed = [(arrived, dropped) for arrived, dropped in losses() if dropped]
     assert sum(dropped for _, dropped in shed) <= MTRE * sum(arrived for arrived, _ in shed) + 60
     assert all(total.balanced for total in summarise(tmp_path / "control", "drop"))

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from streamshed.experiments.scheduled_stages import Scheduled, with_goal
+from streamshed.experiments.scheduled_stages import Burst, Scheduled, fed
 from streamshed.network import load_spec
-from streamshed.qos import Measure, Priority
 
 RUN = Scheduled(
     "segment",
@@ -52,14 +51,12 @@ def test_bytes_drops_and_the_cost_of_decisions() -> None:
     assert RUN.to_json()["done_s"] == 12.0
 
 
-def test_a_goal_over_time_in_place_of_another() -> None:
+def test_a_burst_of_one_stream_leaves_the_others_as_they_are() -> None:
     spec = load_spec(Path(__file__).parents[2] / "examples" / "three-paths.yaml")
-    found = with_goal(spec, "alarms", (0.0, 2.0), (15.0, 9.0))
-    changed = {output.id: output.qos.goals for output in found.network.outputs}
-    assert changed["alarms"] is not None
-    goal = changed["alarms"].measures[Measure.LATENCY]
-    assert (goal.graph(0.0), goal.graph(15.0), goal.priority) == (2.0, 9.0, Priority.MUST_SATISFY)
-    assert changed["alarms"].mtre == 0.3
-    assert {name: goals for name, goals in changed.items() if name != "alarms"} == {
-        output.id: output.qos.goals for output in spec.network.outputs if output.id != "alarms"
+    network = fed(spec, Burst(5, 10, 4, 6, only="readings"), 100.0).network
+    phases = {stream.id: stream.source.options["phases"] for stream in network.streams if stream.source is not None}
+    assert phases == {
+        "readings": "8000:5, 32000:10, 8000:6",
+        "tickets": "3500:5, 3500:10, 3500:6",
+        "reports": "3500:5, 3500:10, 3500:6",
     }

@@ -243,7 +243,13 @@ operators:
   further: {type: filter, input: cheap, where: value > 75}
   dear: {type: filter, input: b, where: value > 50, stage: true}
 outputs:
-  alarms: {input: further, qos: {goals: {latency_s: {points: [[0, 2]], priority: must satisfy}, mtre: 0.3}}}
+  alarms:
+    input: further
+    qos:
+      goals:
+        latency_s: {points: [[0, 2]], priority: must satisfy}
+        memory_bytes: {points: [[0, 1.0e+9]], priority: must satisfy}
+        mtre: 0.3
   audit: {input: dear}
 statistics: {costs: {cheap: 1.0e-6, further: 2.0e-6, dear: 9.0e-6}, selectivities: {cheap: 0.5, dear: 0.5}}
 rates: {a: 1000, b: 1000}
@@ -308,6 +314,7 @@ def feed(
 
 def test_strategies_first_then_shedding_within_the_tolerable_error() -> None:
     made, running = scheduler(parse_spec(SPEC))
+    assert made.strategies == {"alarms": "simplified-segment", "audit": "round-robin"}, "what is best for its goals"
     assert made.review(0.0) == {}, "nothing is judged before the first batches"
     feed(made, running, 1.0, 30.0)
     assert made.review(1.0) == {}, "what came before is not held against it"
@@ -376,9 +383,9 @@ def test_what_cannot_be_scheduled_is_refused() -> None:
     spec = parse_spec(SPEC)
     with pytest.raises(UnknownNameError, match="no strategy 'fifo'"):
         StageScheduler(spec, stages(spec.network), "fifo")
-    without = parse_spec(SPEC[: SPEC.index(", qos")] + "}\n" + SPEC[SPEC.index("  audit:") :])
+    without = parse_spec(SPEC[: SPEC.index("    qos:")] + SPEC[SPEC.index("  audit:") :])
     with pytest.raises(InvalidValueError, match="no goals to meet"):
         StageScheduler(without, stages(without.network), "optimizer")
-    by_value = parse_spec(SPEC.replace("mtre: 0.3", "mtre: 0.3, shed_by: {column: value, first: lowest}"))
+    by_value = parse_spec(SPEC.replace("mtre: 0.3", "mtre: 0.3\n        shed_by: {column: value, first: lowest}"))
     with pytest.raises(InvalidValueError, match="go by values"):
         StageScheduler(by_value, stages(by_value.network), "optimizer")

@@ -7,7 +7,7 @@ them are processed: what a strategy leaves lying counts, too. Nothing is dropped
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
 from streamshed.engines.spark.session import SparkSession
 from streamshed.errors import StreamshedError
 from streamshed.network import Connector, Spec
-from streamshed.qos import Goals, Measure, OverTime
 from streamshed.scheduling import OPTIMIZER, Decision
 
 SIDE_BY_SIDE = "none"
@@ -36,6 +35,13 @@ _OF_PATTERNS = ("pattern", "rate_tps", "calm_tps", "burst_tps", "start_s", "leng
 class Burst:
     """How tuples arrive: at the rates of the spec, `factor` times as fast for a while, and as before.
 
+    Attributes:
+        calm_s: how long it is calm at first.
+        burst_s: how long the burst lasts.
+        factor: how much more comes in it.
+        after_s: how long it is calm after that.
+        only: the stream that has the burst; None for all.
+
     >>> Burst(calm_s=10, burst_s=20, factor=3, after_s=5).phases(1000)
     '1000:10, 3000:20, 1000:5'
     """
@@ -44,6 +50,7 @@ class Burst:
     burst_s: float = 13.0
     factor: float = 3.0
     after_s: float = 6.0
+    only: str | None = None
 
     @property
     def length_s(self) -> float:
@@ -167,7 +174,8 @@ def fed(spec: Spec, burst: Burst, epoch_s: float) -> Spec:
 
     def source(stream_id: str, given: Mapping[str, str]) -> Connector:
         kept = {key: text for key, text in given.items() if key not in _OF_PATTERNS}
-        phases = burst.phases(spec.rates[stream_id])
+        own = burst if burst.only in (None, stream_id) else replace(burst, factor=1.0)
+        phases = own.phases(spec.rates[stream_id])
         return Connector("feeder", {**kept, "pattern": "phases", "phases": phases, "epoch": f"{epoch_s:.3f}"})
 
     streams = tuple(
@@ -178,29 +186,12 @@ def fed(spec: Spec, burst: Burst, epoch_s: float) -> Spec:
     return replace(spec, network=replace(spec.network, streams=streams, outputs=outputs))
 
 
-def with_goal(spec: Spec, output: str, *points: tuple[float, float]) -> Spec:
-    """The spec with another latency goal over time for an output that has one."""
-
-    def changed(given: Goals | None) -> Goals | None:
-        if given is None or Measure.LATENCY not in given.measures:
-            return given
-        goal = replace(given.measures[Measure.LATENCY], graph=OverTime.of(points))
-        return replace(given, measures={**given.measures, Measure.LATENCY: goal})
-
-    outputs = tuple(
-        replace(one, qos=replace(one.qos, goals=changed(one.qos.goals))) if one.id == output else one
-        for one in spec.network.outputs
-    )
-    return replace(spec, network=replace(spec.network, outputs=outputs))
-
-
 def play(
     spark: SparkSession,
     spec: Spec,
     scheduler: str,
     burst: Burst,
     directory: Path,
-    progress: Callable[[str], None] = lambda _: None,
 ) -> Scheduled:
     """Play a day, and wait until all of it is processed.
 
@@ -210,7 +201,6 @@ def play(
         scheduler: a strategy, `optimizer`, or `none`.
         burst: what arrives.
         directory: for checkpoints, arcs, control line and ledger.
-        progress: is told of every decision that changes anything.
     """
     epoch_s = time.time() + _START_S
     of_day = fed(spec, burst, epoch_s)
@@ -245,9 +235,8 @@ def play(
             if now_s >= epoch_s:
                 run.held.append((now_s, sum(runner.backlog.held_bytes(stage, now_s) for stage in runner.stages)))
             if runner.scheduler is not None:
-                for decision in runner.scheduler.changes[len(run.changes) :]:
-                    progress(str(decision))
-                    run.changes.append((now_s, decision))
+                new = runner.scheduler.changes[len(run.changes) :]
+                run.changes += [(now_s, decision) for decision in new]
             if now_s > epoch_s + burst.length_s and _is_done(runner, now_s):
                 run.done_s = now_s
                 break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,10 @@ from streamshed.shedding import Shedder
 
 _SLACK = 0.99
 """A reduced weight stays above the weight of the next class, else the classes would change places."""
+
+_ROUNDING = 1e-12
+_REMEMBERED = 100
+"""For so many looks a measure that is met again still counts as one that was violated."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +112,38 @@ class _Verdict:
     reason: str = "all goals are met"
 
 
+class _Grievances:
+    """The measures that were violated in a piece of the goals, and for how long they count.
+
+    One that has been met for some looks is forgotten, else nobody would ever go back to a strategy, however much the
+    load has changed. If it is violated again after that, it will be remembered for twice as long: what comes with every
+    burst is forgotten a few times at first, and then no more.
+
+    >>> grievances = _Grievances(2)
+    >>> for missed in (True, False, False, True, False, False, False):
+    ...     grievances.take_note([Measure.MEMORY] * missed, [Measure.MEMORY] * (not missed))
+    ...     print(Measure.MEMORY in grievances, end=" ")
+    True True False True True True True
+    """
+
+    def __init__(self, looks: int = _REMEMBERED) -> None:
+        self._looks = looks
+        self._patience: dict[Measure, int] = {}
+        self._left: dict[Measure, int] = {}
+
+    def __contains__(self, measure: Measure) -> bool:
+        return self._left.get(measure, 0) > 0
+
+    def take_note(self, missed: Iterable[Measure], met: Iterable[Measure]) -> None:
+        """What a look has shown."""
+        for measure in missed:
+            if measure not in self:
+                self._patience[measure] = 2 * self._patience[measure] if measure in self._patience else self._looks
+            self._left[measure] = self._patience[measure]
+        for measure in met:
+            self._left[measure] = self._left.get(measure, 0) - 1
+
+
 class DecisionMaker:
     """Decides for one query.
 
@@ -116,9 +153,13 @@ class DecisionMaker:
     is *must satisfy*, the shedder with the greatest place weight that is not at work yet is put to work, at its most.
     Shedders go off one by one while the goals are met, and all at once when a better strategy is found.
 
-    Before going back to the strategy that it came from, it looks whether what was violated then is what is satisfied
-    now, and the other way round. That is a cycle, and it takes a strategy that serves both. Where a goal passes from
-    one piece to the next, this history starts anew.
+    Strategies are not gone through in circles: what was violated before, in the same piece of the goals, counts as if
+    it were now. In its own class it is scored along, which is a compromise; and nothing is done for a lower class that
+    would serve it less. So every change serves more goals than the one before, and there are few of them. Where a goal
+    passes from one piece to the next, the history starts anew; and a measure that is met for long is forgotten.
+
+    A new strategy is not blamed for what it found: memory beyond its goal does not count as long as it gets less.
+    (And engines measure latency from the change on.)
 
     Args:
         query: for whom.
@@ -149,9 +190,8 @@ class DecisionMaker:
         self._weights = weights or PriorityWeights()
         self._lookahead_s = lookahead_s
         self._piece: tuple[int, ...] | None = None
-        self._previous: str | None = None
-        self._then_violated: frozenset[Measure] = frozenset()
-        self._then_satisfied: frozenset[Measure] = frozenset()
+        self._grievances = _Grievances()
+        self._found_bytes: float | None = None
 
     @property
     def shedding(self) -> dict[str, float]:
@@ -169,23 +209,20 @@ class DecisionMaker:
         before = self.strategy
         ahead_s = age_s + self._lookahead_s
         if (piece := self.goals.piece(ahead_s)) != self._piece:
-            self._piece, self._previous = piece, None
+            self._piece, self._grievances = piece, _Grievances()
         expected = {measure: goal.graph(ahead_s) for measure, goal in self.goals.measures.items()}
         verdict = _Verdict()
+        judged = self._judged(measured, expected)
         for priority in Priority:
-            missed = [
-                measure
-                for measure in self.goals.of_priority(priority)
-                if measure in measured and measure.is_violated(measured[measure], expected[measure])
-            ]
-            met = [
-                measure for measure in self.goals.of_priority(priority) if measure in measured and measure not in missed
-            ]
+            of_class = [measure for measure in self.goals.of_priority(priority) if measure in judged]
+            missed = [measure for measure in of_class if measure.is_violated(measured[measure], expected[measure])]
+            met = [measure for measure in of_class if measure not in missed]
+            self._grievances.take_note(missed, met)
             verdict.violated += missed
             verdict.satisfied += met
             if missed:
                 if priority is Priority.MUST_SATISFY or not self._at_work:
-                    self._act(priority, missed, verdict)
+                    self._act(priority, verdict)
                 break
             if priority is Priority.MUST_SATISFY and met and self._at_work:
                 self._at_work -= 1
@@ -193,8 +230,12 @@ class DecisionMaker:
             for measure in met:
                 now = self.goals.measures[measure].graph(age_s)
                 verdict.weights[measure] = reduced_weight(self._weights, priority, measure, measured[measure], now)
-        if not verdict.violated and not verdict.satisfied:
+        if len(judged) < len(measured):
+            verdict.reason += ", memory is not judged yet: it gets less since the change"
+        elif not verdict.violated and not verdict.satisfied:
             verdict.reason = "nothing to compare"
+        if before != self.strategy:
+            self._found_bytes = measured.get(Measure.MEMORY)
         return Decision(
             age_s,
             self.query,
@@ -214,25 +255,30 @@ class DecisionMaker:
     def _last_arc(self) -> str:
         return self._shedders[self._at_work].arc
 
-    def _act(self, priority: Priority, missed: Sequence[Measure], verdict: _Verdict) -> None:
+    def _judged(self, measured: Mapping[Measure, float], expected: Mapping[Measure, float]) -> set[Measure]:
+        """What the present strategy can be blamed for: not for memory that it found when it began, and works off."""
+        judged, found_bytes = set(measured), self._found_bytes
+        self._found_bytes = None
+        if found_bytes is not None and Measure.MEMORY in measured and Measure.MEMORY in expected:
+            now_bytes = measured[Measure.MEMORY]
+            if expected[Measure.MEMORY] < now_bytes < found_bytes:
+                self._found_bytes = now_bytes
+                judged.remove(Measure.MEMORY)
+        return judged
+
+    def _act(self, priority: Priority, verdict: _Verdict) -> None:
         """Do something about violated goals of a class."""
-        weight = self._weights.of(priority)
-        verdict.weights |= dict.fromkeys(missed, weight)
+        counting = [measure for measure in self.goals.of_priority(priority) if measure in self._grievances]
+        verdict.weights |= dict.fromkeys(counting, self._weights.of(priority))
         verdict.scores = self._table.scores(verdict.weights)
-        chosen = self._choose(verdict.scores, any_better=priority is Priority.DONT_CARE)
-        verdict.reason = "a better strategy"
-        if chosen == self._previous and self._is_cycle(verdict):
-            both = dict.fromkeys((*self._then_violated, *missed))
-            verdict.weights = {measure: self._weights.of(self.goals.measures[measure].priority) for measure in both}
-            verdict.scores = self._table.scores(verdict.weights)
-            chosen = self._choose(verdict.scores)
-            verdict.reason = f"going back to {self._previous} would be a cycle"
+        chosen = self._choose(priority, verdict)
         if chosen != self.strategy:
+            before = " and ".join(measure.value for measure in counting if measure not in verdict.violated)
+            verdict.reason = "a better strategy" + (f", also for {before}, which was missed before" if before else "")
             if self._at_work:
                 verdict.reason += ", shedders go off"
             self._at_work = 0
-            self._previous, self.strategy = self.strategy, chosen
-            self._then_violated, self._then_satisfied = frozenset(verdict.violated), frozenset(verdict.satisfied)
+            self.strategy = chosen
         elif priority is not Priority.MUST_SATISFY:
             verdict.reason = "no better strategy"
         elif self._at_work < len(self._shedders):
@@ -241,15 +287,17 @@ class DecisionMaker:
         else:
             verdict.reason = "no better strategy" + (", all shedders are at work" if self._shedders else "")
 
-    def _choose(self, scores: Mapping[str, float], *, any_better: bool = False) -> str:
-        """The best strategy (or the first that is any better); the present one if none is better than it."""
-        present = scores.get(self.strategy, float("-inf"))
-        better: Iterable[str] = [name for name, score in scores.items() if score > present + 1e-12]
-        if any_better:
+    def _choose(self, priority: Priority, verdict: _Verdict) -> str:
+        """The best strategy (for *don't care*, the first that is any better); the present one if none is better."""
+        of_class = self.goals.of_priority(priority)
+        above = [measure for measure in verdict.satisfied if measure in self._grievances and measure not in of_class]
+        for_above = self._table.scores(dict.fromkeys(above, 1.0))
+        least, least_above = (scores.get(self.strategy, -math.inf) for scores in (verdict.scores, for_above))
+        better = [
+            name
+            for name, score in verdict.scores.items()
+            if score > least + _ROUNDING and for_above[name] > least_above - _ROUNDING
+        ]
+        if priority is Priority.DONT_CARE:
             return next(iter(better), self.strategy)
-        return max(better, key=lambda name: scores[name], default=self.strategy)
-
-    def _is_cycle(self, verdict: _Verdict) -> bool:
-        return frozenset(verdict.violated) == self._then_satisfied and (
-            frozenset(verdict.satisfied) == self._then_violated
-        )
+        return max(better, key=lambda name: verdict.scores[name], default=self.strategy)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from streamshed.errors import InvalidValueError
-from streamshed.qos import Measure
+from streamshed.qos import Goals, Measure, Priority
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,19 @@ class DecisionTable:
             name: sum(weight * self.ranks[measure][name] / count for measure, weight in weights.items())
             for name in self.strategies
         }
+
+    def best_for(self, goals: Goals) -> str:
+        """The strategy that serves goals best: those of the highest class, and among equals those of the next.
+
+        >>> from streamshed.qos import Goal, OverTime
+        >>> latency, memory = Goal(OverTime.of([(0, 1.0)])), Goal(OverTime.of([(0, 1e6)]))
+        >>> DEFAULT_TABLE.best_for(Goals({Measure.LATENCY: latency}))
+        'path-capacity'
+        >>> DEFAULT_TABLE.best_for(Goals({Measure.LATENCY: latency, Measure.MEMORY: memory}))
+        'simplified-segment'
+        """
+        by_class = [self.scores(dict.fromkeys(goals.of_priority(priority), 1.0)) for priority in Priority]
+        return max(self.strategies, key=lambda name: [scores[name] for scores in by_class])
 
 
 _NAMES = ("round-robin", "path-capacity", "segment", "simplified-segment")

@@ -11,6 +11,7 @@ from streamshed.qos import Goals, Measure, PriorityWeights
 from streamshed.scheduling.decision_maker import Decision, DecisionMaker
 from streamshed.scheduling.decision_table import DEFAULT_TABLE, DecisionTable
 from streamshed.scheduling.master import MasterScheduler
+from streamshed.scheduling.strategies import RoundRobin
 from streamshed.shedding import Shedder
 
 OPTIMIZER = "optimizer"
@@ -76,6 +77,7 @@ class _Watched:
     maker: DecisionMaker
     start_s: float
     due_s: float
+    changed_s: float = -math.inf
 
 
 class RuntimeOptimizer:
@@ -95,6 +97,10 @@ class RuntimeOptimizer:
         self._settings = settings or OptimizerSettings()
         self._watched: dict[str, _Watched] = {}
         self.log: list[Decision] = []
+
+    def first(self, goals: Goals | None) -> str:
+        """What a query starts with where nobody says otherwise: the best for its goals; round robin without any."""
+        return RoundRobin.name if goals is None else self._settings.table.best_for(goals)
 
     def watch(
         self, query: str, goals: Goals, strategy: str, shedders: Sequence[Shedder] = (), start_s: float = 0.0
@@ -127,7 +133,8 @@ class RuntimeOptimizer:
 
         Args:
             now_s: the time.
-            measure: what was measured of a query since it was last asked; measures without a value are left out.
+            measure: what was measured of a query since it was last asked; measures without a value are left out. A
+                delay counts from the latest change of strategy on (`changed_s`): before, another one held tuples up.
         """
         decisions = []
         for query, watched in self._watched.items():
@@ -139,9 +146,14 @@ class RuntimeOptimizer:
             decision = watched.maker.decide(age_s, measure(query), watched.due_s)
             if decision.switches:
                 self._master.change(query, decision.after)
+                watched.changed_s = now_s
             decisions.append(decision)
         self.log.extend(decisions)
         return tuple(decisions)
+
+    def changed_s(self, query: str) -> float:
+        """When the strategy of a query was changed last; long ago if it never was."""
+        return self._watched[query].changed_s if query in self._watched else -math.inf
 
     def switches(self, query: str) -> int:
         """How often the strategy of a query was changed."""

@@ -36,7 +36,8 @@ class Scheduling:
     """Under which strategies queries run in a simulation.
 
     Attributes:
-        strategy: of all queries that `strategies` does not name.
+        strategy: of all queries that `strategies` does not name, at the start; None for what the optimizer would
+            start with, or round robin without one.
         strategies: by query, which is named after its (first) output.
         optimizer: how the runtime optimizer works; None to leave strategies as they are.
         quantum_s: how long an operator may run at a time.
@@ -44,7 +45,7 @@ class Scheduling:
         sizes: bytes of a tuple that a stream or operator hands on; from the types of its columns where not given.
     """
 
-    strategy: str = "round-robin"
+    strategy: str | None = None
     strategies: Mapping[str, str] = field(default_factory=dict)
     optimizer: OptimizerSettings | None = None
     quantum_s: float = 0.01
@@ -147,18 +148,19 @@ class Dispatch:
             )
         self._watches = {query.id: Watch(query, network, sizes) for query in found}
         self.shedders: dict[str, tuple[Shedder, ...]] = {}
-        strategies = {query.id: scheduling.strategies.get(query.id, scheduling.strategy) for query in found}
         for query, job in zip(found, jobs(network, statistics, scheduling.sizes), strict=True):
-            if job.paths:
-                self.master.start(job, strategies[query.id])
             goals = goals_of(network, query)
+            first = self.optimizer.first(goals if scheduling.optimizer is not None else None)
+            strategy = scheduling.strategies.get(query.id) or scheduling.strategy or first
+            if job.paths:
+                self.master.start(job, strategy)
             if goals is None:
                 continue
             mtre = dict.fromkeys(query.outputs, goals.mtre)
             placed = shedders(network, statistics, rates, query.paths, mtre, goals.shed_by)
             self.shedders[query.id] = placed
             if scheduling.optimizer is not None:
-                self.optimizer.watch(query.id, goals, strategies[query.id], placed)
+                self.optimizer.watch(query.id, goals, strategy, placed)
         self.master.next({})  # carries the requests out
         self._ranges: dict[str, ObservedRange] = {}
         self._places: Places | None = None
@@ -180,7 +182,8 @@ class Dispatch:
         for watch in self._watches.values():
             for output in watch.query.outputs:
                 out = places.outs[self._network.arcs_into[output][0].id]
-                out.gauge = watch.meter if out.gauge is None else Both(out.gauge, watch.meter)
+                meters = Both(watch.meter, watch.judged)
+                out.gauge = meters if out.gauge is None else Both(out.gauge, meters)
         arcs = {arc.id: arc for arc in self._network.arcs}
         for placed in self.shedders.values():
             for shedder in placed:
@@ -202,6 +205,7 @@ class Dispatch:
         if self._places is None:
             return
         for decision in self.optimizer.review(now_s, lambda query: self._measure(query, now_s)):
+            self._watches[decision.query].judged.since_s = self.optimizer.changed_s(decision.query)
             for shedder in self.shedders.get(decision.query, ()):
                 out = self._places.outs[shedder.arc]
                 share = decision.shedding.get(shedder.arc, 0.0)
@@ -212,7 +216,7 @@ class Dispatch:
     def _measure(self, query: str, now_s: float) -> dict[Measure, float]:
         """For the optimizer: where nothing came out, the wait of the oldest tuple is the least that is to come."""
         watch = self._watches[query]
-        latency_s, throughput_tps = read(watch.for_optimizer, watch.meter, now_s)
+        latency_s, throughput_tps = read(watch.for_optimizer, watch.judged, now_s)
         if np.isnan(latency_s):
             latency_s = self._oldest_s(watch, now_s)
         found = {Measure.MEMORY: self._memory_bytes(watch), Measure.THROUGHPUT: throughput_tps}
@@ -236,7 +240,7 @@ class Dispatch:
         if not heads:
             return np.nan
         arrived_s = self._tuples.arrived_s[self._tuples.at(np.array(heads))]
-        return max(0.0, now_s - float(arrived_s.min()))
+        return max(0.0, now_s - max(float(arrived_s.min()), watch.judged.since_s))
 
     def result(self, windows: Mapping[str, WindowSums]) -> SchedulingResult:
         """What has come of it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -57,15 +58,20 @@ class SchedulingResult:
 
 
 class Meter(Gauge):
-    """Counts what comes out of a query, beside whoever counts there already."""
+    """Counts what comes out of a query, beside whoever counts there already.
+
+    Attributes:
+        since_s: what a tuple waited before does not count.
+    """
 
     def __init__(self) -> None:
+        self.since_s = -math.inf
         self.count = 0
         self.delay_s = 0.0
 
     def deliver(self, tuples: Tuples, at: Ids, times_s: Times) -> None:
         self.count += len(at)
-        self.delay_s += float((times_s - tuples.arrived_s[at]).sum())
+        self.delay_s += float((times_s - np.maximum(tuples.arrived_s[at], self.since_s)).sum())
 
     def lose(self, tuples: Tuples, at: Ids) -> None:
         pass
@@ -101,16 +107,17 @@ class Watch:
     Attributes:
         query: the query.
         meter: counts what comes out of it.
+        judged: the same, with the delays since the latest change of strategy.
         arcs: its queues, with the size of a tuple.
-        for_optimizer: where the optimizer read the meter last.
-        for_record: where the record did.
+        for_optimizer: where the optimizer read that last.
+        for_record: where the record read the meter.
         rows: samples so far: time, latency, memory, throughput.
         strategies: the strategy at each of them.
     """
 
     def __init__(self, query: Query, network: Network, sizes: Mapping[str, float]) -> None:
         self.query = query
-        self.meter = Meter()
+        self.meter, self.judged = Meter(), Meter()
         self.arcs = [(arc.id, sizes[arc.id]) for node in query.operators for arc in network.arcs_into[node]]
         self.for_optimizer, self.for_record = Reading(), Reading()
         self.rows: list[tuple[float, float, float, float]] = []

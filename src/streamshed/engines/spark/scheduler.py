@@ -41,9 +41,6 @@ from streamshed.scheduling import (
 )
 from streamshed.shedding import Shedder
 
-FIRST = "round-robin"
-"""What the optimizer starts with."""
-
 MONITORING = Monitoring(max_s=3.0)
 """How often it looks: as in the thesis's experiments. Where goals do not change, its bounds alone would let it sleep
 through a burst."""
@@ -63,12 +60,12 @@ class _Outlet:
     timed: int = 0
     delay_s: float = 0.0
 
-    def add(self, counts: DropCounts, end_s: float, after_s: float) -> None:
+    def add(self, counts: DropCounts, end_s: float, changed_s: float) -> None:
         self.rows += counts.kept
         mean_s = counts.mean_delay_s(end_s)
-        if mean_s is not None and end_s - mean_s >= after_s:
+        if mean_s is not None:
             self.timed += counts.kept
-            self.delay_s += mean_s * counts.kept
+            self.delay_s += min(mean_s, end_s - changed_s) * counts.kept
 
 
 @dataclass
@@ -81,18 +78,17 @@ class _Watched:
     outlet: _Outlet = field(default_factory=_Outlet)
     entered_s: float | None = None
     is_judged: bool = False
-    changed_s: float = -math.inf
 
 
 class StageScheduler:
     """Orders the stages of a running network, and switches strategies where goals ask for it.
 
-    With a strategy by name, all queries are under it. With `optimizer`, each query that states goals starts under round
-    robin, and the runtime optimizer decides; queries without goals stay there. Where goals tolerate an error, it may
-    also put shedders to work, which the network's runner carries out.
+    With a strategy by name, all queries are under it. With `optimizer`, each query starts with the strategy that the
+    decision table scores best for its goals, and the runtime optimizer decides; queries without goals are under round
+    robin. Where goals tolerate an error, it may also put shedders to work, which the network's runner carries out.
 
-    What came in before a change of strategy was held up by the one before. So a query is judged by tuples that came in
-    after it, and shedding does not begin for what a new strategy is about to mend.
+    What a tuple had waited before a change of strategy is not held against the new one, so that shedding does not begin
+    for what it is about to mend: delays count from the change on.
 
     Where queries are under different strategies, these share the time out by priorities: a stage of a query counts as
     much as the most urgent of its goals. A query that nobody stated goals for counts as *best effort*.
@@ -101,7 +97,7 @@ class StageScheduler:
         spec: the network, what is known about it, its rates and goals.
         stages: what it is cut into, each after those it reads.
         name: a strategy, or `optimizer`.
-        settings: of the optimizer; by default it looks every five seconds, with the priorities of the spec.
+        settings: of the optimizer; by default it looks every three seconds, with the priorities of the spec.
 
     Attributes:
         turns: who has the turn.
@@ -114,7 +110,7 @@ class StageScheduler:
     def __init__(
         self, spec: Spec, stages: Sequence[Stage], name: str, settings: OptimizerSettings | None = None
     ) -> None:
-        strategy = FIRST if name == OPTIMIZER else strategy_named(name).name
+        strategy = None if name == OPTIMIZER else strategy_named(name).name
         self.name = name
         self._network = spec.network
         self._cut = tuple(stages)
@@ -135,8 +131,8 @@ class StageScheduler:
         self._watched: dict[str, _Watched] = {}
         self._weights = {query.id: _weight(goals_of(spec.network, query), spec.priorities) for query in self._queries}
         for query, job in zip(self._queries, self._jobs(), strict=True):
-            self.master.start(job, strategy)
             goals = goals_of(spec.network, query) if name == OPTIMIZER else None
+            self.master.start(job, strategy or self._optimizer.first(goals))
             self._watched[query.id] = _Watched(query, tuple(step.task for step in job.steps), goals)
         self.master.next({})  # carries the requests out
         self._shedding: dict[str, dict[str, float]] = {}
@@ -203,7 +199,7 @@ class StageScheduler:
                 watched.entered_s = batch.end_s
             if stage.plan.outputs:
                 for counts in sources:
-                    watched.outlet.add(counts, batch.end_s, watched.changed_s)
+                    watched.outlet.add(counts, batch.end_s, self._optimizer.changed_s(watched.query.id))
 
     def _jobs(self) -> list[Job]:
         found = stage_jobs(self._network, self._cut, self._queries, self._told)
@@ -217,10 +213,11 @@ class StageScheduler:
             if watched.goals is not None and not watched.is_judged and self._is_warm(watched, now_s):
                 watched.is_judged, watched.outlet = True, _Outlet(now_s)
                 query = watched.query.id
-                self._optimizer.watch(query, watched.goals, FIRST, self._shedders[query], now_s)
+                first = self._optimizer.first(watched.goals)
+                self._optimizer.watch(query, watched.goals, first, self._shedders[query], now_s)
         if now_s >= self._optimizer.next_s:
             for decision in self._optimizer.review(now_s, lambda query: self.measure(query, now_s)):
-                self._take_note(decision, now_s)
+                self._take_note(decision)
             del self._optimizer.log[:-_DECISIONS_KEPT]
         # Thresholds have steps, and the next one up would be beyond the tolerable error.
         return {
@@ -242,9 +239,8 @@ class StageScheduler:
     def measure(self, query: str, now_s: float) -> dict[Measure, float]:
         """What has become of a query since the last time, as the optimizer wants to know it.
 
-        Latency is the mean delay of the tuples that its last stages have worked on, those of batches that came in after
-        the latest change of strategy; where there were none, the longest that anything has waited for a stage since
-        then. Throughput counts all tuples.
+        Latency is the mean delay of the tuples that its last stages have worked on, from the latest change of strategy
+        on; where there were none, the longest that anything has waited for a stage since then.
         """
         watched = self._watched[query]
         outlet, watched.outlet = watched.outlet, _Outlet(now_s)
@@ -267,7 +263,7 @@ class StageScheduler:
         if self._backlog is None:
             return None
         waits_s = [
-            now_s - max(_begin_s(stage.last), watched.changed_s)
+            now_s - max(_begin_s(stage.last), self._optimizer.changed_s(watched.query.id))
             for stage_id in watched.stages
             if (stage := self._stages.get(stage_id)) is not None and stage.last is not None
             if stage.unfinished or any(self._backlog.unprocessed(stage, now_s).values())
@@ -280,10 +276,9 @@ class StageScheduler:
         found = [self._stages.get(stage_id) for stage_id in watched.stages]
         return now_s > watched.entered_s + _WARM_UP_S or all(stage is not None and stage.last for stage in found)
 
-    def _take_note(self, decision: Decision, now_s: float) -> None:
+    def _take_note(self, decision: Decision) -> None:
         if decision.switches:
             self.switches[decision.query] += 1
-            self._watched[decision.query].changed_s = now_s
         if decision.switches or decision.shedding != self._shedding.get(decision.query, {}):
             self.changes.append(decision)
             del self.changes[:-_DECISIONS_KEPT]
