@@ -51,7 +51,7 @@ _POLL_S = 0.25
 _COUNTS = ("arrived", "delivered", "dropped", "timed", "on_time")
 _SHOWN = (
     "pid", "delay_s", "batch_s", "batch_end_s", "batches", "keep", "waiting", "takes_tps", "fresh_tables",
-    "arriving_tps", "factor", "cost", "cpu_s", *_COUNTS,
+    "arriving_tps", "cost", "cpu_s", *_COUNTS,
 )  # fmt: skip
 
 Moment = dict[str, Any]

@@ -152,61 +152,57 @@ def _heads(network: Network, graph: FlowGraph) -> dict[str, int]:
 
 
 class LastingRate:
-    """How many tuples a second a node can take for good, as it finds out while it runs.
+    """How many tuples a second a node asks its parents for, as it finds out while it runs.
 
-    The cost model of its controller says how many fit into batches of the length that the target allows. But as long
-    as batches are all alike, it cannot tell what a batch costs from what a tuple costs, and once the parent sends no
-    more than it was told, batches *are* alike: a table that is too modest would never find out. So a factor corrects
-    the model while the parent sends about as much as it was told. Its logarithm moves by
+    The cost model of its controller says how many fit into batches of the length that the target allows. But as long as
+    batches are all alike, it cannot tell what a batch costs from what a tuple costs, and once the parent sends no more
+    than it was told, batches *are* alike. So what the node has done comes first:
 
-        0.1·(1.05 − fill − dropped)
+        rate = 1.15·done                      if its batches are full,
+        rate = max(model, 1.15·done)          otherwise,
 
-    a batch, with the length of batches as a share of what they may take, and the share of the work that the node had
-    to drop, both smoothed. In the long run the node is full, and drops a little: a batch that is not full has paid its
-    fixed cost for less. If much less comes than was told, the model is believed again; if much more comes, the table is
-    not to blame.
-
-    And what a node has done in batches that were not too long it can do, whatever the model says (while Java is still
-    compiling, that may take nearly all for fixed costs): longer ones only pay the fixed cost less often.
+    where `done` is the tuples that it kept for each second that its batches took, and batches are full that are as long
+    as they may be, or of which it had to drop something (both smoothed). It asks for more than it has done for two
+    reasons. Nothing else would tell it that it could do more. And what comes comes in lumps, the parent's batches: a
+    node that gets what it can do on the average has too little for one batch, which pays its fixed cost for less, and
+    too much for the next. What is too much it drops itself, which costs the parent's work on it; what is too little is
+    lost output.
 
     >>> rate = LastingRate()
-    >>> for _ in range(10):
-    ...     rate.observe(fill=0.75, dropped=0.0, used=1.0, done_tps=70.0)
+    >>> rate.observe(fill=0.5, dropped=0.0, done_tps=70.0)
     >>> round(rate.of(100.0)), round(rate.of(10.0))
-    (135, 70)
+    (100, 80)
+    >>> rate.observe(fill=1.0, dropped=0.5, done_tps=70.0)
+    >>> round(rate.of(100.0)), round(rate.of(10.0))
+    (80, 80)
     """
 
-    _GAIN, _SETPOINT, _MEMORY, _RETURN = 0.1, 1.05, 0.8, 0.03
-    _LITTLE, _ABOUT, _TOO_MUCH = 0.5, 0.75, 1.15
-    _LEAST, _MOST = 0.5, 3.0
-    _TOO_LONG, _DONE_MEMORY = 1.3, 0.6
+    _MORE, _FULL, _MEMORY = 1.15, 0.9, 0.6
+    _TOO_LONG, _MOSTLY = 1.3, 0.8
 
     def __init__(self) -> None:
-        self.factor = 1.0
         self._busy: float | None = None
         self._done_tps: float | None = None
 
-    def observe(self, fill: float, dropped: float, used: float, done_tps: float) -> None:
+    def observe(self, fill: float, dropped: float, done_tps: float) -> None:
         """Learn from a batch.
 
         Args:
             fill: its length as a share of what batches may take.
             dropped: the share of its work that was dropped.
-            used: what comes as a share of what the parents were told.
             done_tps: the tuples that it kept for each second that it took.
         """
         self._busy = _smoothed(self._busy, min(fill, 2.0) + dropped, self._MEMORY)
-        if fill <= self._TOO_LONG:
-            self._done_tps = _smoothed(self._done_tps, done_tps, self._DONE_MEMORY)
-        if self._ABOUT <= used <= self._TOO_MUCH:
-            self.factor *= math.exp(self._GAIN * (self._SETPOINT - self._busy))
-        elif used < self._LITTLE:
-            self.factor += self._RETURN * (1 - self.factor)
-        self.factor = min(max(self.factor, self._LEAST), self._MOST)
+        # A batch that was held up, or that mostly dropped what had piled up, does not say what the node can do.
+        if fill <= self._TOO_LONG and dropped <= self._MOSTLY:
+            self._done_tps = _smoothed(self._done_tps, done_tps, self._MEMORY)
 
     def of(self, modelled_tps: float) -> float:
-        """The corrected rate."""
-        return max(modelled_tps * self.factor, self._done_tps or 0.0)
+        """The rate to ask for, given what the model says."""
+        if self._done_tps is None or self._busy is None:
+            return modelled_tps
+        wanted_tps = self._MORE * self._done_tps
+        return wanted_tps if self._busy >= self._FULL else max(modelled_tps, wanted_tps)
 
 
 def _smoothed(known: float | None, new: float, memory: float) -> float:

@@ -296,27 +296,24 @@ def test_what_a_node_can_do_is_learnt_from_its_batches() -> None:
 
 def test_a_modest_table_grows_and_a_bold_one_shrinks() -> None:
     rate = LastingRate()
-
-    def seen(times: int, fill: float, dropped: float, used: float) -> None:
-        for _ in range(times):
-            rate.observe(fill, dropped, used, done_tps=100.0)
-
-    seen(200, fill=0.5, dropped=0.0, used=1.0)
-    assert rate.factor == 3.0
-    seen(1, fill=1.0, dropped=0.5, used=2.0)  # the parent does not keep to the table
-    seen(1, fill=0.1, dropped=0.0, used=0.6)  # not all is used that it may send
-    assert rate.factor == 3.0
-    seen(200, fill=0.1, dropped=0.0, used=0.1)
-    assert rate.factor == pytest.approx(1.0, abs=0.02)
-    seen(20, fill=1.0, dropped=0.05, used=1.0)
-    before = rate.factor
-    seen(1, fill=1.0, dropped=0.05, used=1.0)
-    assert rate.factor == pytest.approx(before, abs=0.01), "full, dropping a little"
-    seen(1, fill=1.0, dropped=0.4, used=1.0)
-    assert rate.factor > 0.95 * before, "one bad batch is no overload"
-    seen(200, fill=1.0, dropped=0.2, used=1.0)
-    assert rate.of(1000.0) == 500.0
-    assert rate.of(50.0) == pytest.approx(100.0), "what it has done it can do"
+    assert rate.of(300.0) == 300.0, "the model, while nothing was done"
+    sent_tps = rate.of(300.0)
+    for _ in range(40):  # it could do 1000 a second, of which its model knows nothing
+        rate.observe(
+            fill=min(sent_tps / 1000.0, 1.0), dropped=max(1 - 1000.0 / sent_tps, 0.0), done_tps=min(sent_tps, 1000.0)
+        )
+        sent_tps = rate.of(300.0)
+    assert sent_tps == pytest.approx(1150.0, rel=0.03), "full, and a little more"
+    for _ in range(8):  # from now on it can do half of that, of which its model knows nothing either
+        rate.observe(fill=1.0, dropped=1 - 500.0 / sent_tps, done_tps=500.0)
+        sent_tps = rate.of(1000.0)
+    assert sent_tps == pytest.approx(575.0, rel=0.03)
+    rate.observe(fill=3.0, dropped=0.0, done_tps=20.0)  # held up
+    rate.observe(fill=1.0, dropped=0.95, done_tps=20.0)  # and then it had to get rid of what had piled up
+    assert rate.of(1000.0) == pytest.approx(575.0, rel=0.03), "neither says what it can do"
+    for _ in range(4):
+        rate.observe(fill=0.1, dropped=0.0, done_tps=100.0)
+    assert rate.of(600.0) == 600.0, "with little to do the model is believed again"
 
 
 def test_a_node_begins_with_the_costs_of_its_spec_and_comes_back_with_those_that_it_found(tmp_path: Path) -> None:

@@ -203,14 +203,23 @@ def test_a_keeper_sends_what_drift_changed_and_survives_losses() -> None:
     assert again.base is None
 
 
-def post(url: str, data: bytes, headers: dict[str, str]) -> int:
-    request = urllib.request.Request(url, data, headers, method="POST")
+def post(url: str, data: bytes, headers: dict[str, str], method: str = "POST") -> int:
+    request = urllib.request.Request(url, data, headers, method=method)
     try:
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=5) as response:
             return int(response.status)
     except urllib.error.HTTPError as error:
         error.close()
         return error.code
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE"])
+def test_an_endpoint_says_how_it_wants_its_tables(method: str, caplog: pytest.LogCaptureFixture) -> None:
+    box = mailbox()
+    with TableEndpoint(box, TOKEN) as endpoint, caplog.at_level(logging.WARNING):
+        assert post(endpoint.url, b"", {"Authorization": f"Bearer {TOKEN}"}, method) == 405
+    assert box.refused == 1
+    assert f"tables are sent by POST ({method})" in caplog.text
 
 
 def test_an_endpoint_takes_tables_in_and_refuses_the_rest() -> None:

@@ -113,7 +113,6 @@ class StatusFile:
             "arriving_tps": node.rates.tps,
             "waiting": {box.files.name: box.waiting_rows() for box in node.inboxes.values()},
             "takes_tps": node.takes_tps,
-            "factor": node.lasting.factor,
             "cost": None if node.cost is None else vars(node.cost),
             "table_ages_s": node.mailbox.ages_s(now_s),
             "fresh_tables": sorted(node.mailbox.tables(now_s)),

@@ -83,6 +83,12 @@ def _handler(mailbox: Mailbox, token: str, clock: Callable[[], float]) -> type[B
     class Handler(BaseHTTPRequestHandler):
         timeout = _TIMEOUT_S  # a sender that says nothing must not keep a thread
 
+        def do_GET(self) -> None:
+            error = MessageError("tables are sent by POST", where="table endpoint", got=self.command, expected="POST")
+            self._refuse(405, error, Allow="POST")
+
+        do_HEAD = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_GET
+
         def do_POST(self) -> None:
             if not hmac.compare_digest((self.headers.get("Authorization") or "").encode(), expected):
                 self._refuse(401, MessageError("a message without the token", where="table endpoint"))
@@ -113,19 +119,22 @@ def _handler(mailbox: Mailbox, token: str, clock: Callable[[], float]) -> type[B
             else:
                 self._answer(200, {"version": version})
 
-        def _refuse(self, status: int, error: MessageError) -> None:
+        def _refuse(self, status: int, error: MessageError, **headers: str) -> None:
             mailbox.refuse(error)
             self.close_connection = True  # what is left of the message must not be taken for the next one
-            self._answer(status, {"error": error.what})
+            self._answer(status, {"error": error.what}, **headers)
 
-        def _answer(self, status: int, document: dict[str, object]) -> None:
+        def _answer(self, status: int, document: dict[str, object], **headers: str) -> None:
             body = json.dumps(document).encode()
             with suppress(OSError):  # the sender may have gone
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
+                for name, value in headers.items():
+                    self.send_header(name, value)
                 self.end_headers()
-                self.wfile.write(body)
+                if self.command != "HEAD":
+                    self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
             """Refusals are logged by the mailbox; the rest is of no interest."""

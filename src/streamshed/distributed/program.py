@@ -8,19 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import linprog
-from scipy.sparse import csr_array
+from scipy.sparse import csc_array
 
 from streamshed.distributed.feasible_input.table import FeasibleInputTable
+from streamshed.distributed.linear import LinearProgram
 from streamshed.distributed.model import NodeModel
 from streamshed.distributed.scores import Score
 from streamshed.errors import StreamshedError
-
-Floats = NDArray[np.float64]
 
 _THRIFT = 1e-6
 """What a tuple costs beside what it is worth at most, so that no rate is asked for in vain."""
@@ -81,11 +77,13 @@ class FlowProgram:
         largest = max(self._worth, default=1.0)
         # Worths of tuples differ by orders of magnitude between scores; the solver's tolerances do not.
         self._unit = largest if largest > 0 else 1.0
-        objective = -np.array(self._worth)
-        objective[: len(self._columns)] = _THRIFT * self._unit
-        self._objective = objective / self._unit
+        worth = np.array(self._worth) / self._unit
+        worth[: len(self._columns)] = -_THRIFT
         shape = (len(self._bounds), len(self._worth))
-        self._matrix = csr_array((self._entries, (self._rows, self._places)), shape=shape)
+        matrix = csc_array((self._entries, (self._rows, self._places)), shape=shape)
+        self._program = LinearProgram(worth, matrix, np.array(self._width))
+        self._scores = np.array(self._worth)
+        self._scores[: len(self._columns)] = 0.0
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -97,23 +95,13 @@ class FlowProgram:
         bounds = np.array(self._bounds)
         for input_id, rows in self._entry_rows.items():
             bounds[rows] = max(rates_tps[input_id], 0.0) / self._scale
-        solve: Any = linprog
-        result = solve(
-            self._objective,
-            A_ub=self._matrix,
-            b_ub=bounds,
-            bounds=np.column_stack([np.zeros(len(self._worth)), np.array(self._width)]),
-            method="highs-ds",
-        )
-        if result.x is None:
-            raise StreamshedError("the linear program has no solution", where="nodes", got=result.message)
-        values = np.maximum(result.x, 0.0)
-        flows = {key: float(values[column]) * self._scale for key, column in self._columns.items()}
-        worth = np.array(self._worth)
-        worth[: len(self._columns)] = 0.0
-        marginals = -np.asarray(result.ineqlin.marginals) * self._unit
-        slopes = {name: float(marginals[rows].sum()) / self._scale for name, rows in self._entry_rows.items()}
-        return Solution(float(worth @ values), flows, slopes)
+        found = self._program.solve(bounds)
+        if found is None:
+            raise StreamshedError("the linear program has no solution", where="nodes", got=dict(rates_tps))
+        flows = {key: float(found.values[column]) * self._scale for key, column in self._columns.items()}
+        prices = found.prices * self._unit
+        slopes = {name: float(prices[rows].sum()) / self._scale for name, rows in self._entry_rows.items()}
+        return Solution(float(self._scores @ found.values), flows, slopes)
 
     def _feeders(self) -> dict[str, list[tuple[int, float]]]:
         """For each end the columns that lead there, with the tuples that arrive for each that enters."""

@@ -20,7 +20,8 @@ class Placement:
         name: the node's name.
         operators: the ids of its operators.
         capacity: seconds of processing per second that it has (cores).
-        bandwidth_tps: tuples per second that can be sent to it; None if that is no limit.
+        bandwidth_tps: tuples per second that can be sent to it; None if that is no limit. Tables of a spec count it;
+            nodes that run as applications do not look at it.
     """
 
     name: str

@@ -22,6 +22,7 @@ from scipy.spatial import HalfspaceIntersection
 from streamshed.distributed.feasible_input.exact import Floats
 from streamshed.distributed.feasible_input.spread import MaxError, Spread, TableSize
 from streamshed.distributed.feasible_input.table import FeasibleInputTable
+from streamshed.distributed.linear import Mixtures
 from streamshed.distributed.model import NodeModel, Real
 from streamshed.distributed.program import FlowProgram
 from streamshed.distributed.scores import Score
@@ -280,13 +281,15 @@ def _without_redundant(table: FeasibleInputTable, tolerance: float) -> FeasibleI
     """The table without entries that mixtures of better ones replace, but for the tolerance."""
     kept = [0]
     worst = 0.0
+    above = Mixtures(table.rates[:1], table.scores[:1], table.rates.max(axis=0))
     for row in range(1, len(table)):
-        above = table.take(np.array(kept))
         missing = float(table.scores[row])
         if missing > tolerance:
-            missing -= above.decide(dict(zip(table.inputs, table.rates[row], strict=True))).score
+            weights = above.best(table.rates[row])
+            missing -= float(weights @ table.scores[kept]) if weights is not None else 0.0
         if missing > tolerance:
             kept.append(row)
+            above.add(table.rates[row], float(table.scores[row]))
         else:
             worst = max(worst, missing)
     return table.take(np.array(kept), table.max_error + worst)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from scipy.optimize import linprog
+from scipy.sparse import csc_array
 
 from streamshed.distributed.feasible_input.exact import exact
 from streamshed.distributed.feasible_input.table import FeasibleInputTable
+from streamshed.distributed.linear import LinearProgram
 from streamshed.errors import InvalidValueError
 
 
@@ -62,11 +62,11 @@ def agreed_shares(
             bounds[p * columns + i] = demands_tps[parent].get(name, 0.0) / scale
     matrix[-1] = 1.0
     bounds[-1] = 1.0
-    solve: Any = linprog
     worth = np.tile(table.scores, len(parents)) / max(float(np.abs(table.scores).max()), 1e-300)
     # A trifle against rows that bring nothing: their weight would be a share that others could use.
-    result = solve(1e-9 - worth, A_ub=matrix, b_ub=bounds, bounds=(0, None), method="highs")
-    weights = np.maximum(result.x, 0.0).reshape(len(parents), rows).sum(axis=1)
+    found = LinearProgram(worth - 1e-9, csc_array(matrix)).solve(bounds)
+    assert found is not None  # nothing at all is always possible
+    weights = found.values.reshape(len(parents), rows).sum(axis=1)
     weights += max(1.0 - float(weights.sum()), 0.0) / len(parents)
     weights = np.maximum(weights, least)
     return dict(zip(parents, (float(weight) for weight in weights / weights.sum()), strict=True))

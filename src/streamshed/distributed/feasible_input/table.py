@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from scipy.optimize import linprog
 
 from streamshed.distributed.feasible_input.exact import Flags, Floats, Ints, units_needed, whole_units
+from streamshed.distributed.linear import Mixtures
 from streamshed.errors import InvalidValueError, StreamshedError
 
 _MOST_CELLS = 20_000_000
@@ -152,8 +151,7 @@ class FeasibleInputTable:
             free = self.rates if self.planless is None else self.rates[self.planless]
             if not len(free):
                 return not any(wanted)
-            found = _mixture(-free, -np.array(wanted), -np.ones(len(free)))
-            return found is not None
+            return Mixtures(-free, np.zeros(len(free))).best(-np.array(wanted)) is not None
         needed = [units_needed(rate, unit) for rate, unit in zip(wanted, self.units, strict=True)]
         enough = (self.counts >= np.array(needed)).all(axis=1)
         return bool((enough if self.planless is None else enough & self.planless).any())
@@ -162,7 +160,7 @@ class FeasibleInputTable:
         """The best entry, or mixture, among those that ask for no more than these rates."""
         wanted = self._ordered(rates)
         if self.mixing:
-            weights = _mixture(self.rates, np.array(wanted), self.scores)
+            weights = self._mixtures.best(np.array(wanted))
             if weights is None:
                 raise StreamshedError("the table cannot be read", where=f"table of {self.node!r}", got="no mixture")
             chosen = weights @ self.rates
@@ -215,6 +213,10 @@ class FeasibleInputTable:
             np.minimum.accumulate(index, axis=axis, out=index)
         return index
 
+    @cached_property
+    def _mixtures(self) -> Mixtures:
+        return Mixtures(self.rates, self.scores)
+
     def _ordered(self, rates: Mapping[str, float]) -> list[float]:
         missing = [input_id for input_id in self.inputs if input_id not in rates]
         if missing:
@@ -239,20 +241,3 @@ class FeasibleInputTable:
 def _first(flags: Flags) -> int:
     row = int(flags.argmax())
     return row if flags[row] else -1
-
-
-def _mixture(rows: Floats, limits: Floats, worth: Floats) -> Floats | None:
-    """Weights of rows, at most 1 together, that stay within the limits and are worth most; None if there are none."""
-    scale = np.maximum(np.abs(rows).max(axis=0, initial=0.0), 1e-300)
-    solve: Any = linprog
-    result = solve(
-        -worth / max(float(np.abs(worth).max(initial=0.0)), 1e-300),
-        A_ub=np.vstack([(rows / scale).T, np.ones(len(rows))]),
-        b_ub=np.append(limits / scale, 1.0),
-        bounds=(0, None),
-        method="highs",
-    )
-    if result.x is None:
-        return None
-    weights: Floats = np.maximum(result.x, 0.0)
-    return weights

@@ -288,14 +288,13 @@ class NodeRunner(Closing):
                 counts = batch.counts[arc.id]
                 self.rates.observe(arc.id, batch.start_s, counts.arrived - counts.malformed)
         if isinstance(self.controller, PlantController) and batch.sample.arrived:
-            batch_s, rate_tps = self.controller.lasting_batch_s, self.controller.lasting_rate_tps or 0.0
+            batch_s = self.controller.lasting_batch_s
             if batch_s:
-                used = sum(self.rates.tps.values()) / max(self.lasting.of(rate_tps), 1e-9)
                 # What is dropped for nodes below says nothing about this one.
                 share = self.runner.manager.keep if self._tables and self._tables.tables else batch.load_share
                 if not math.isnan(share):
                     took_s = batch.sample.duration_s
-                    self.lasting.observe(took_s / batch_s, 1.0 - share, used, batch.sample.kept / max(took_s, 1e-3))
+                    self.lasting.observe(took_s / batch_s, 1.0 - share, batch.sample.kept / max(took_s, 1e-3))
             cost = self.controller.cost
             if cost is not None:
                 self._memory.keep(cost, batch.sample)
