@@ -42,7 +42,7 @@ START_S, WARM_S, SETTLE_S, MEASURE_S = 120.0, 5.0, 15.0, 20.0
 GOING = 2
 """So many batches of each node, and it has got going."""
 
-AWAY_S, BACK_S, STEADY_S = 12.0, 70.0, 6.0
+AWAY_S, BACK_S, STEADY_S = 12.0, 100.0, 6.0
 END_S = 8.0
 PAIRS, KILLS = 3, 3
 MODES = ("tables", "local")
