@@ -4,8 +4,8 @@ Making tables is solving thousands of small programs that differ in a few bounds
 program is handed over once. Through scipy, question by question, most of the time goes into getting there.
 
 Every question is answered from scratch, so that an answer does not depend on those before. To go on from the last basis
-would be faster still, but where a rate is 0 its price may then be left over from another question: right, but so steep
-that the search for corners goes on for ever.
+would be faster still, but where there are several optima the answer may then be another one, and the search for corners
+has been seen not to end.
 """
 
 from __future__ import annotations
