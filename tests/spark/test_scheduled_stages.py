@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -83,7 +82,8 @@ def test_strategies_first_then_shedding_until_the_goal_is_met_and_a_prompt_end(
         wait_for(lambda: not losses()[-1][1] and len(scheduler.changes) == 3, "the end of drops")
         assert [stage.query.runId for stage in runner.stages if stage.query is not None] == runs, "no restart"
         assert scheduler.turns.given >= sum(1 for batch in batches if batch.counts)
-        assert scheduler.capacities["kept"].selectivity == pytest.approx(0.5, abs=0.1), "as measured"
+        # While a shedder is at work less is passed on; what is measured follows.
+        wait_for(lambda: abs(scheduler.capacities["kept"].selectivity - 0.5) < 0.1, "the selectivity as it is")
 
         hold, write = threading.Event(), runner.sinks.write
         runner.sinks.write = lambda batch, number: (hold.wait(60), write(batch, number))  # type: ignore[method-assign]

@@ -23,6 +23,7 @@ from streamshed.engines.spark.accounts import Accounts, Drop, GatedQuery
 from streamshed.engines.spark.control_line import THRESHOLDS, ControlLine
 from streamshed.engines.spark.drops import Parse, drop, mark
 from streamshed.engines.spark.monitor import BatchReport, DropCounts, Monitor
+from streamshed.engines.spark.recount import is_recount
 from streamshed.errors import InvalidValueError, UnknownNameError, did_you_mean
 
 _LOG = logging.getLogger(__name__)
@@ -197,7 +198,7 @@ class Gate:
 
     def on_start(self, query_id: str, run_id: str, query_name: str | None) -> None:  # noqa: ARG002
         """A query starts; it waits until this returns."""
-        query = self.spark.streams.get(query_id)
+        query = None if is_recount(query_name) else self.spark.streams.get(query_id)
         if query is not None:
             self.watch(query)
 

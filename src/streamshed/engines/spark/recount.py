@@ -15,6 +15,13 @@ from streamshed.engines.spark.checkpoint import CheckpointLog
 from streamshed.engines.spark.monitor import BatchReport, DropCounts
 from streamshed.errors import StreamshedError
 
+_NAME = "streamshed-recount"
+
+
+def is_recount(query_name: str | None) -> bool:
+    """Whether a query is there only to count again: what it reports is no batch of its own."""
+    return query_name is not None and query_name.startswith(f"{_NAME}/")
+
 
 class RecountError(StreamshedError, RuntimeError):
     """A batch cannot be counted again."""
@@ -62,7 +69,7 @@ def _replay(batch_id: int, frames: Sequence[DataFrame], checkpoint: Path) -> Bat
     together = reduce(DataFrame.unionAll, [frame.select(F.lit(1).alias("tuple")) for frame in frames])
     writer = together.writeStream.format("noop").option("checkpointLocation", checkpoint.as_uri())
     # `once` runs the batch that is begun and no other; `availableNow` would go on with new tuples.
-    query = writer.trigger(once=True).start()
+    query = writer.queryName(f"{_NAME}/{checkpoint.parent.name}").trigger(once=True).start()
     query.awaitTermination()
     for progress in query.recentProgress:
         report = BatchReport.from_json(progress.json)
