@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from streamshed.distributed.model import NodeModel, Segment, Topology
-from streamshed.engines.sim.node_tree import Mode, Outage, Spike, TreeRun, run_tree
+from streamshed.engines.sim.node_tree import Mode, run_tree
+from streamshed.engines.sim.tree_run import Outage, Spike, TreeRun
 
 # A chain whose end is the bottleneck: B carries 50 of the 100 tuples a second that A could let through, and A's second
 # query, which ends at A, is cheap for A and worth as much.

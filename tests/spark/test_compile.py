@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +11,10 @@ import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from streamshed.engines.spark.arcs import ParquetArc
-from streamshed.engines.spark.compile import compile_network, compile_stages
+from streamshed.engines.spark.compile import compile_stages, unchanged
 from streamshed.engines.spark.connectors import read_stream
 from streamshed.errors import NetworkError
 from streamshed.estimates import with_weight
@@ -112,9 +113,20 @@ def network(inputs: Path) -> Network:
     return build(inputs)
 
 
+def compile_whole(
+    network: Network, read: Callable[[Stream], DataFrame], at_arc: Callable[[Arc, DataFrame], DataFrame] = unchanged
+) -> Mapping[str, DataFrame]:
+    """A network without durable arcs."""
+
+    def read_arc(stage: Stage, _schema: StructType) -> DataFrame:
+        raise AssertionError(f"stage {stage.id!r} has no arc")
+
+    return compile_stages(network, read, read_arc, at_arc)
+
+
 @pytest.fixture(scope="module")
 def frames(spark: SparkSession, network: Network) -> dict[str, DataFrame]:
-    return dict(compile_network(network, lambda stream: read_stream(spark, stream), observed))
+    return dict(compile_whole(network, lambda stream: read_stream(spark, stream), observed))
 
 
 def result(frame: DataFrame, name: str) -> pd.DataFrame:
@@ -208,7 +220,7 @@ def test_every_arc_is_visited_once_and_shared_operators_are_one_frame(spark: Spa
         incoming[arc.id] = frame
         return frame
 
-    compile_network(network, lambda stream: read.append(stream.id) or read_stream(spark, stream), at_arc)
+    compile_whole(network, lambda stream: read.append(stream.id) or read_stream(spark, stream), at_arc)
     assert sorted(arc.id for arc in visited) == sorted(arc.id for arc in network.arcs)
     assert read == ["cars", "tolls"]
     assert incoming["known->select"] is incoming["known->keep"] is incoming["known->pairs.left"]
@@ -219,7 +231,7 @@ def test_what_happens_at_an_arc_happens_to_its_tuples_only(spark: SparkSession, 
         frame = frame.withColumn("_seen", F.lit(arc.id))
         return frame.where("car = 1") if arc.id == "known->select" else frame
 
-    frames = compile_network(network, lambda stream: read_stream(spark, stream), at_arc)
+    frames = compile_whole(network, lambda stream: read_stream(spark, stream), at_arc)
     assert frames["selected"].columns == ["when", "fast"]
     assert len(result(frames["selected"], "some")) == len(cars().query("car == 1"))
     assert len(result(frames["kept"], "every")) == len(cars())
@@ -233,7 +245,7 @@ def test_answers_over_what_a_drop_left_are_unbiased(spark: SparkSession, network
             return frame
         return with_weight(observed(arc, frame).where((rank >= 0.5) | (F.col("car") > 90)), F.lit(0.5))
 
-    frame = compile_network(network, lambda stream: read_stream(spark, stream), at_arc)["per_minute"]
+    frame = compile_whole(network, lambda stream: read_stream(spark, stream), at_arc)["per_minute"]
     assert frame.columns == list(network.schemas["per_minute"].columns)
     got, true = result(frame, "estimated_minutes"), per_minute()
     assert got["n"].dtype == "int64"
@@ -259,22 +271,31 @@ def test_a_time_that_is_no_timestamp_is_refused(spark: SparkSession, inputs: Pat
     source = Connector("parquet", {"path": str(inputs / "cars")})
     new.stream("cars", CARS, time="car", source=source).output("out")
     with pytest.raises(NetworkError, match="holds no timestamps"):
-        compile_network(new.build(), lambda stream: read_stream(spark, stream))
+        compile_whole(new.build(), lambda stream: read_stream(spark, stream))
 
 
-@pytest.mark.parametrize("example", ["expressway", "shared-cluster", "shared-sensors"])
+@pytest.mark.parametrize("example", sorted(file.stem for file in EXAMPLES.glob("*.yaml")))
 def test_examples_compile_to_their_schemas(spark: SparkSession, example: str) -> None:
     network = load_spec(EXAMPLES / f"{example}.yaml").network
 
-    def empty(stream: Stream) -> DataFrame:
+    def empty(columns: Mapping[str, str]) -> DataFrame:
         rate = spark.readStream.format("rate").load()
-        return rate.select(*(F.lit(None).cast(kind).alias(name) for name, kind in stream.columns.items()))
+        return rate.select(*(F.lit(None).cast(kind).alias(name) for name, kind in columns.items()))
+
+    def read_arc(_stage: Stage, schema: StructType) -> DataFrame:
+        return empty({field.name: field.dataType.simpleString() for field in schema})
 
     visited: list[str] = []
-    frames = compile_network(network, empty, lambda arc, frame: visited.append(arc.id) or observed(arc, frame))
+    frames = compile_stages(
+        network,
+        lambda stream: empty(stream.columns),
+        read_arc,
+        lambda arc, frame: visited.append(arc.id) or observed(arc, frame),
+    )
     assert sorted(visited) == sorted(arc.id for arc in network.arcs)
-    assert {output: frame.columns for output, frame in frames.items()} == {
-        output.id: list(network.schemas[output.id].columns) for output in network.outputs
+    durable = [stage.id for stage in stages(network) if stage.is_durable]
+    assert {name: frame.columns for name, frame in frames.items()} == {
+        name: list(network.schemas[name].columns) for name in (*durable, *(output.id for output in network.outputs))
     }
 
 
@@ -283,7 +304,7 @@ def test_the_expressway_runs_from_the_feeder(spark: SparkSession) -> None:
     options = {"generator": "expressway", "pattern": "constant", "rows": "3000", "paced": "false", "rate_tps": "100"}
     stream = replace(network.streams[0], source=Connector("feeder", options))
     network = replace(network, streams=(stream,))
-    frames = compile_network(network, lambda stream: read_stream(spark, stream), observed)
+    frames = compile_whole(network, lambda stream: read_stream(spark, stream), observed)
     table = spark.read.format("feeder").options(**options).load().toPandas()
     assert len(result(frames["accidents"], "accidents")) == len(table.query("speed < 20"))
 

@@ -13,7 +13,8 @@ import numpy as np
 from streamshed.distributed.coordinator import Coordinator
 from streamshed.distributed.model import Topology
 from streamshed.distributed.scores import Throughput
-from streamshed.engines.sim.node_tree import Mode, Outage, Spike, TreeResult, TreeRun, run_tree
+from streamshed.engines.sim.node_tree import Mode, run_tree
+from streamshed.engines.sim.tree_run import Outage, Spike, TreeResult, TreeRun
 from streamshed.experiments.claims import Claim, DataTable, Reproduction, Settings, judged
 from streamshed.experiments.drawing import INK, new_figure, quiet
 from streamshed.experiments.random_trees import RandomTree, random_tree

@@ -1,7 +1,8 @@
 """Three paths cut into stages on Spark, and a burst: the same day under each scheduling strategy and the optimizer.
 
 Every run gets the same tuples at the same times, one after the other on one Spark session, and goes on until all of
-them are processed: what a strategy leaves lying counts, too. Nothing is dropped but by the optimizer.
+them are processed: what a strategy leaves lying counts, too. Nothing is dropped but by the optimizer. How much comes
+goes by what the machine can do, else a fast one has no need of a strategy and a slow one no use for it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ SIDE_BY_SIDE = "none"
 _START_S = 10.0  # until all queries run
 _LONGEST_BACKLOG = 2.0  # so many times its length a day may take until all of it is processed
 _SAMPLE_S = 0.25
+_MOST_ROWS = "maxRowsPerBatch"
 _POINTS = 50
 _OF_PATTERNS = ("pattern", "rate_tps", "calm_tps", "burst_tps", "start_s", "length_s", "phases", "epoch")
 
@@ -61,6 +63,10 @@ class Burst:
         """For the feeder."""
         rates = ((1.0, self.calm_s), (self.factor, self.burst_s), (1.0, self.after_s))
         return ", ".join(f"{factor * rate_tps:.0f}:{seconds:g}" for factor, seconds in rates)
+
+
+_FLOOD = Burst(calm_s=0.5, burst_s=8.0, factor=7.0, after_s=0.5)
+"""More than a machine can take in that time, to see how long it takes."""
 
 
 @dataclass
@@ -167,6 +173,31 @@ class Scheduled:
             "changes": [(at_s - self.epoch_s, decision.as_document()) for at_s, decision in self.changes],
             "document": dict(self.document),
         }
+
+
+def capacity(spark: SparkSession, spec: Spec, directory: Path) -> float:
+    """How many times the rates of the spec this machine can process."""
+    found = play(spark, spec, "round-robin", _FLOOD, directory)
+    done_s = found.done_s or found.held[-1][0]
+    seconds = (_FLOOD.calm_s, _FLOOD.factor * _FLOOD.burst_s, _FLOOD.after_s)
+    return sum(seconds) / (done_s - found.epoch_s)
+
+
+def scaled(spec: Spec, factor: float) -> Spec:
+    """The spec with rates so many times as high, and turns that take so many times as many rows."""
+
+    def of_source(source: Connector) -> Connector:
+        options = dict(source.options)
+        if _MOST_ROWS in options:
+            options[_MOST_ROWS] = str(round(factor * float(options[_MOST_ROWS])))
+        return replace(source, options=options)
+
+    streams = tuple(
+        replace(stream, source=of_source(stream.source)) if stream.source is not None else stream
+        for stream in spec.network.streams
+    )
+    rates = {stream: factor * rate for stream, rate in spec.rates.items()}
+    return replace(spec, network=replace(spec.network, streams=streams), rates=rates)
 
 
 def fed(spec: Spec, burst: Burst, epoch_s: float) -> Spec:

@@ -35,24 +35,6 @@ def unmarked(_arc: Arc, frame: DataFrame, on: Column) -> tuple[DataFrame, Column
     return frame, on
 
 
-def compile_network(
-    network: Network,
-    read: Callable[[Stream], DataFrame],
-    at_arc: Callable[[Arc, DataFrame], DataFrame] = unchanged,
-) -> Mapping[str, DataFrame]:
-    """The DataFrame of every output, by its id; operators marked as stages are computed in place.
-
-    Args:
-        network: what to compute.
-        read: gives the tuples of a stream; called once for each.
-        at_arc: gives what goes on along an arc; called once for each, the entries of the streams included.
-    """
-    compiler = _Compiler(network, read, at_arc)
-    for node in network.nodes.values():
-        compiler.add(node)
-    return {output.id: compiler.frames[output.id] for output in network.outputs}
-
-
 def compile_stages(
     network: Network,
     read: Callable[[Stream], DataFrame],

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from streamshed.control import Controller, LoadSample, PlantController
@@ -21,27 +20,24 @@ from streamshed.engines.spark.arcs import ParquetArc
 from streamshed.engines.spark.backlog import Backlog, StageCosts
 from streamshed.engines.spark.checkpoint import CheckpointLog
 from streamshed.engines.spark.closing import Closing
-from streamshed.engines.spark.compile import compile_stages
-from streamshed.engines.spark.connectors import ARRIVAL, RANK, RAW, parsed, read_stream, well_formed
-from streamshed.engines.spark.drops import random_rank
+from streamshed.engines.spark.connectors import ARRIVAL, read_stream
 from streamshed.engines.spark.failures import SparkFailure
-from streamshed.engines.spark.fused import Sinks, alone, shared, together
+from streamshed.engines.spark.fused import Sinks
 from streamshed.engines.spark.gate import Gate
+from streamshed.engines.spark.guarded_plan import GuardedPlan
 from streamshed.engines.spark.layout import check_layout, layout
 from streamshed.engines.spark.loop import batch_sample
 from streamshed.engines.spark.monitor import BatchReport, DropCounts
 from streamshed.engines.spark.passes import SlowestWay
-from streamshed.engines.spark.ranks import location_rank
 from streamshed.engines.spark.scheduler import MONITORING, StageScheduler
 from streamshed.engines.spark.stage import RunningStage, StageBatch, Turn, at_once
 from streamshed.errors import InvalidValueError, StreamshedError
 from streamshed.manager import Decision, Manager
-from streamshed.network import Arc, Network, Spec, Stream
+from streamshed.network import Network, Spec, Stream
 from streamshed.network.siblings import siblings
 from streamshed.network.stages import ALL_OUTPUTS, Stage, source_order, stages
 from streamshed.planning import PlaceWeightPlanner, Planner, SemanticRoadMapPlanner
 from streamshed.planning.fair import ObservedSic
-from streamshed.planning.ranks import RankedLocation
 from streamshed.scheduling import OPTIMIZER, OptimizerSettings
 
 SALT = 1
@@ -163,7 +159,7 @@ class NetworkRunner(Closing):
             PlaceWeightPlanner() if scheduler == OPTIMIZER else planner or SemanticRoadMapPlanner(),
         )
         self.sic = ObservedSic(spec.network)
-        self.salt, self._every_s = salt, every_s
+        self._every_s = every_s
         self.sinks = Sinks(spec.network.outputs, self.directory / "outputs", outboxes)
         self._inboxes = dict(inboxes or {})
         cut = stages(spec.network, together=not per_output)
@@ -180,42 +176,33 @@ class NetworkRunner(Closing):
             self.scheduler.attach(self.stages, self.backlog)
         self._slowest = SlowestWay()
         self._read = read or (
-            lambda stream: read_stream(spark, stream, late_salt=self.salt if self._parses_late(stream) else None)
+            lambda stream: read_stream(spark, stream, late_salt=salt if self._plan.parses_late(stream) else None)
         )
         self._told = on_batch
-        self._locations = {location.arc: location for location in self.manager.locations}
         self._decisions: dict[tuple[float, ...], Decision] = {}
         self._lock = threading.Lock()
         self._begun, self._failed = threading.Event(), threading.Event()
         self.gate = Gate(
             spark,
             self.directory / "control",
-            size=max(1, len(self._locations)),
+            size=max(1, len(self.manager.locations)),
             decide=self._follow_goals if scheduler == OPTIMIZER else self._decide if shed else None,
             on_batch=self._on_batch,
             on_failure=self._on_failure,
         )
+        self._plan = GuardedPlan(spec.network, cut, self._passes, self.manager.locations, self.gate, salt)
 
     def start(self) -> None:
         """Compile the network and start its queries, upstream first."""
-        frames = compile_stages(
-            self.network, self._read, self._read_arc, self._at_arc, self._at_read, self._passes, self._mark
-        )
+        frames = self._plan.frames(self._read, self._read_arc)
         parts = layout([stage.plan for stage in self.stages], frames, self._passes)
         check_layout(self.directory / "stages.json", parts)
-        for output, files in self.sinks.arcs.items():
-            files.set_schema(frames[output].schema.json())
         self._begun.set()
         for stage in self.stages:
-            if stage.plan.is_durable:
-                frame = frames[stage.id]
-                stage.carries_arrival = ARRIVAL in frame.columns
-            else:
-                of_pass = {output: one.id for one in self._passes for output in one.outputs}
-                named = dict.fromkeys(of_pass.get(output, output) for output in stage.plan.outputs)
-                frame = together(
-                    [alone(name, frames[name]) if name in stage.plan.outputs else frames[name] for name in named]
-                )
+            frame = frames[stage.id]
+            stage.carries_arrival = stage.plan.is_durable and ARRIVAL in frame.columns
+            for output in self.sinks.arcs.keys() & set(stage.plan.outputs):
+                self.sinks.arcs[output].set_schema(frame.schema[output].dataType.json())
             query = stage.start(frame, lone=len(self.stages) == 1)
             stage.gated = self.gate.watch(query)
             if stage.gated is None:
@@ -295,79 +282,6 @@ class NetworkRunner(Closing):
         queue = next(of_stage.writes for of_stage in self.stages if of_stage.id == stage.id)
         assert queue is not None
         return queue.arc.read(self.spark, schema)
-
-    def _at_read(self, stage: Stage, frame: DataFrame) -> DataFrame:
-        return self.gate.count(frame, f"arc {stage.id}", stream=stage.id, arrival=_arrival(frame))
-
-    def _at_arc(self, arc: Arc, frame: DataFrame) -> DataFrame:
-        location = self._locations.get(arc.id)
-        if location is None:
-            return frame
-        stream = self._stream_above(arc)
-        hashed, nested = self._hashed(arc, stream, frame)
-        dropped = self.gate.drop(
-            frame,
-            arc.id,
-            location_rank(location, hashed),
-            stream=stream.id,
-            entry=arc.is_entry,
-            salt=self.salt,
-            valid=well_formed(stream) if arc.is_entry else None,
-            parse=(lambda raw, wanted: parsed(raw, stream, wanted)) if RAW in frame.columns else None,
-            arrival=_arrival(frame) if arc.is_entry else None,
-            readers={reader.arc: location_rank(reader, hashed) for reader in self._readers(stream) if arc.is_entry},
-            weighted=location.column is None,
-            nested=nested,
-        )
-        if arc.is_entry and self._is_shared(stream):
-            return shared(dropped, f"{self.network.name}/{arc.id}/shared", stream.key)
-        return dropped
-
-    def _mark(self, arc: Arc, frame: DataFrame, on: Column) -> tuple[DataFrame, Column]:
-        location = self._locations.get(arc.id)
-        if location is None:
-            return frame, on
-        stream = self._stream_above(arc)
-        rank = location_rank(location, self._hashed(arc, stream, frame)[0])
-        return self.gate.mark(frame, arc.id, rank, stream=stream.id, salt=self.salt, on=on)
-
-    def _hashed(self, arc: Arc, stream: Stream, frame: DataFrame) -> tuple[Column, bool]:
-        """A hash of each tuple, and whether the drops upstream go by the same."""
-        key = stream.key or tuple(stream.columns)
-        nested = set(key) <= set(frame.columns) or RANK in frame.columns
-        if not nested:  # an operator has left columns out: other tuples, other ranks
-            key = tuple(self.network.schemas[arc.source].columns)
-        if RAW in frame.columns:
-            return F.col(RANK), nested
-        hashed = random_rank([name for name in key if name in frame.columns], self.salt)
-        if RANK in frame.columns:  # behind a union, of some tuples
-            hashed = F.coalesce(F.col(RANK), hashed)
-        return hashed, nested
-
-    def _parses_late(self, stream: Stream) -> bool:
-        """Whether its entry drop needs no column: texts that are dropped need not be parsed then."""
-        entry = self._locations.get(self.network.arcs_into[stream.id][0].id)
-        deciding = [entry, *self._readers(stream)]
-        return not stream.key and all(location is not None and location.column is None for location in deciding)
-
-    def _is_shared(self, stream: Stream) -> bool:
-        """Whether a stage reads a stream in several passes."""
-        shared = {arc.id: one.id for one in self._passes for arc in one.arcs}
-        arcs = [arc.id for arc in self.network.arcs_out_of[stream.id]]
-        return any(len({shared.get(arc, arc) for arc in arcs if arc in stage.plan.arcs}) > 1 for stage in self.stages)
-
-    def _readers(self, stream: Stream) -> list[RankedLocation]:
-        """The drops right behind a stream, if there is one on every arc: then it can drop what none of them keeps."""
-        found = [self._locations.get(arc.id) for arc in self.network.arcs_out_of[stream.id]]
-        return [] if None in found else [location for location in found if location is not None]
-
-    def _stream_above(self, arc: Arc) -> Stream:
-        """The stream whose key decides: the first one upstream."""
-        while not arc.is_entry:
-            arc = self.network.arcs_into[arc.source][0]
-        node = self.network.nodes[arc.target]
-        assert isinstance(node, Stream)
-        return node
 
     # --- the loop --------------------------------------------------------------------------------------------------
 
@@ -459,8 +373,3 @@ class NetworkRunner(Closing):
             effect.output: effect.value_utility if effect.output in values else effect.tuple_utility
             for effect in decision.plan.outputs
         }
-
-
-def _arrival(frame: DataFrame) -> Column | None:
-    """When tuples arrived, in seconds since 1970; None where the source cannot tell."""
-    return F.unix_micros(F.col(ARRIVAL)) / 1e6 if ARRIVAL in frame.columns else None
