@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -29,6 +31,7 @@ class FakeArc:
     def __init__(self, **rows: int) -> None:
         self.rows = {int(number[1:]): count for number, count in rows.items()}
         self.broken: set[int] = set()
+        self.while_removing: Callable[[], object] = lambda: None
 
     def batches(self, _: object) -> list[int]:
         return sorted(self.rows)
@@ -44,6 +47,7 @@ class FakeArc:
     def remove(self, _: object, number: int) -> None:
         if number in self.broken:
             raise OSError("the disk is away")
+        self.while_removing()
         self.rows.pop(number, None)
 
 
@@ -69,30 +73,57 @@ def test_what_waits_for_each_reader() -> None:
     assert arc.waiting_tuples("b") == 76, "the tuples behind a batch where they are known, else its rows"
 
 
+def both_process(of_queue: ArcQueue) -> None:
+    with of_queue.processing("a"), of_queue.processing("b"):
+        pass
+
+
 def test_only_what_all_readers_have_finished_is_deleted() -> None:
     arc = FakeArc(b0=1, b1=1, b2=1, b3=1)
     of_arc = queue(arc, "a", "b")
     of_arc.finish("a", [0, 1, 2, 3])
-    of_arc.sweep(below=9)
+    both_process(of_arc)
     assert sorted(arc.rows) == [0, 1, 2, 3], "b may still want them"
     of_arc.finish("b", [0, 2, 3])
-    of_arc.sweep(below=3)
-    assert sorted(arc.rows) == [1, 3], "the batch that the writer runs must be found by its replay"
-    of_arc.sweep(below=4)
+    both_process(of_arc)
+    assert sorted(arc.rows) == [1, 3], "the newest must be found by its writer's replay"
+    of_arc.put(cast("Any", 1), 4)
+    both_process(of_arc)
+    assert sorted(arc.rows) == [1, 4]
+    assert waiting(of_arc, "a") == [1, 4]
+
+
+def test_nothing_is_deleted_while_a_reader_may_list_files() -> None:
+    arc = FakeArc(b0=1, b1=1)
+    of_arc = queue(arc, "a", "b")
+    for reader in ("a", "b"):
+        of_arc.finish(reader, [0])
+    for reader in ("a", "b", "a"):  # never both at once
+        with of_arc.processing(reader):
+            assert sorted(arc.rows) == [0, 1]
+    entered = threading.Event()
+    done = threading.Event()
+    arc.while_removing = lambda: entered.set() or done.wait(10)
+    with of_arc.processing("a"):
+        other = threading.Thread(target=both_process, args=(of_arc,))
+        other.start()
+        assert entered.wait(10)
+        leaves = threading.Timer(0.2, done.set)
+        leaves.start()
+    assert done.is_set(), "whoever goes on to list files waits for the deletion"
     assert sorted(arc.rows) == [1]
-    assert waiting(of_arc, "a") == [1]
+    other.join()
 
 
 def test_a_deletion_that_fails_is_tried_again() -> None:
-    arc = FakeArc(b0=1, b1=1)
+    arc = FakeArc(b0=1, b1=1, b2=1)
     of_arc = queue(arc, "a")
     of_arc.finish("a", [0, 1])
     arc.broken = {0}
-    of_arc.sweep(below=2)
-    assert sorted(arc.rows) == [0]
-    arc.broken = set()
-    of_arc.sweep(below=2)
-    assert not arc.rows
+    for still_there in ([0, 2], [2]):
+        with of_arc.processing("a"):
+            assert sorted(arc.rows) == still_there
+        arc.broken = set()
 
 
 def test_the_files_that_a_source_has_read(tmp_path: Path) -> None:

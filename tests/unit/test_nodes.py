@@ -119,13 +119,12 @@ def test_files_go_when_the_reader_has_finished_them_and_are_still_counted(tmp_pa
     assert (writer.written_rows(), box.waiting_rows()) == (60, 60)
     assert box.oldest_wait_s(time.time() + 5) == pytest.approx(5, abs=2)
     box.take([0, 1])
-    assert (box.waiting_rows(), writer.sweep(below=9)) == (30, 0)
+    assert (box.waiting_rows(), box.files.sweep()) == (30, 0)
     box.finish([1])
     assert writer.finished() == -1, "the first is not finished"
     box.finish([0])
     assert writer.finished() == 1
-    assert writer.sweep(below=1) == 1, "the writer may have to run batch 1 again"
-    assert writer.sweep(below=9) == 1
+    assert box.files.sweep() == 2
     assert sorted(path.name for path in writer.directory.glob("batch-*")) == ["batch-000000000003"]
     assert (writer.written_rows(), box.waiting_rows()) == (60, 30)
     # A reader that begins again knows how far it was; a batch that it takes again is not finished again.
@@ -134,6 +133,11 @@ def test_files_go_when_the_reader_has_finished_them_and_are_still_counted(tmp_pa
     again.finish([0, 1])
     assert (again.waiting_rows(), writer.finished()) == (0, 1)
     assert again.waiting(None, 0.0) == 0
+    again.finish([3])
+    assert again.files.sweep() == 0, "the writer may have to run the newest again"
+    put(writer, 5, 50)
+    assert again.files.sweep() == 1
+    assert (writer.written_rows(), again.waiting_rows()) == (110, 50)
 
 
 def test_a_deletion_that_was_cut_off_counts_nothing_twice(tmp_path: Path) -> None:
@@ -144,7 +148,7 @@ def test_a_deletion_that_was_cut_off_counts_nothing_twice(tmp_path: Path) -> Non
     write_atomically(files.directory / "swept.json", '{"swept": 0, "rows": 10}')  # and then it crashed
     assert ArcFiles(tmp_path, "a").written_rows() == 15
     assert Inbox(ArcFiles(tmp_path, "a")).waiting_rows() == 5
-    assert files.sweep(below=9) == 1
+    assert files.sweep() == 1
     assert ArcFiles(tmp_path, "a").written_rows() == 15
 
 

@@ -2,8 +2,8 @@
 
 The arc is a directory with a sub-directory of Parquet files for each micro-batch of the writer. Beside them lie three
 small files that are replaced as a whole: `schema.json`, by the writer, when it starts; `reader.json`, by the reader,
-says up to which batch it has finished; `swept.json`, by the writer, says up to which batch it has deleted, and how many
-rows that were. So either side knows what it needs without asking the other one, which may be dead.
+says up to which batch it has finished; `swept.json`, by the reader, too, says up to which batch it has deleted, and how
+many rows that were. So either side knows what it needs without asking the other one, which may be dead.
 """
 
 from __future__ import annotations
@@ -136,14 +136,23 @@ class ArcFiles:
             )  # fmt: skip
         write_atomically(self.directory / "schema.json", text)
 
-    def sweep(self, below: int) -> int:
-        """Delete the batches below a number that the reader has finished; give how many went.
+    # --- the reader ------------------------------------------------------------------------------------------------
 
-        What goes is written down before it goes: a crash in between leaves remains, which no longer count.
+    def finish(self, upto: int) -> None:
+        """The reader is done with all batches up to this one, for good."""
+        if upto > self.finished():
+            write_atomically(self.directory / "reader.json", json.dumps({"finished": upto}))
+
+    def sweep(self) -> int:
+        """Delete the batches that the reader has finished, but for the newest; give how many went.
+
+        If the writer runs that one again, it must find it. The reader does this while it processes a batch of its own:
+        between two of them Spark lists the files, and a directory that vanishes just then kills the query. What goes is
+        written down before it goes: a crash in between leaves remains, which no longer count.
         """
         finished = self.finished()
         swept, rows = self._swept()
-        old = [number for number in self.batches() if number <= finished and number < below]
+        old = [number for number in self.batches()[:-1] if number <= finished]
         if old:
             total = rows + sum(self.rows(number) for number in old)
             swept = old[-1]
@@ -154,13 +163,6 @@ class ArcFiles:
             with self._lock:
                 self._rows.pop(number, None)
         return len(remains)
-
-    # --- the reader ------------------------------------------------------------------------------------------------
-
-    def finish(self, upto: int) -> None:
-        """The reader is done with all batches up to this one, for good."""
-        if upto > self.finished():
-            write_atomically(self.directory / "reader.json", json.dumps({"finished": upto}))
 
     # --- within ----------------------------------------------------------------------------------------------------
 
@@ -217,6 +219,10 @@ class Inbox:
                 self._upto = upto
                 self._taken = {number for number in self._taken if number > upto}
                 self._finished = {number for number in self._finished if number > upto}
+
+    def sweep(self) -> None:
+        """Delete what is not needed any more; only while the reader processes a batch."""
+        self.files.sweep()
 
     def waiting_batches(self) -> list[int]:
         """The batches that the reader has not begun to process."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -19,9 +20,12 @@ class ArcQueue:
 
     A batch is taken by a reader when a batch of the reader's query starts that reads it, and finished when that one is
     committed and in the ledger: before, Spark may replay it, or it may have to be counted again. What all readers have
-    finished is deleted by the stage that writes the arc, and only below the batch that this stage runs, because a
-    replay of that one must find what it has written. A deletion that a crash cuts off is made up for after the restart,
-    and nobody reads the remains: each reader's checkpoint knows the files that it has had.
+    finished is deleted, but not the newest batch: if the stage that writes the arc runs it again, it must find it. A
+    deletion that a crash cuts off is made up for after the restart, and nobody reads the remains: each reader's
+    checkpoint knows the files that it has had.
+
+    Batches are deleted while all readers process one of their own. Between two of them Spark lists the files, and a
+    directory that vanishes just then kills the query ("Permission denied").
 
     Args:
         spark: the session.
@@ -41,6 +45,8 @@ class ArcQueue:
         self._batches = {number: arc.batch(spark, number) for number in arc.batches(spark)}
         self._taken: dict[str, set[int]] = {reader: set() for reader in self.readers}
         self._finished: dict[str, set[int]] = {reader: set() for reader in self.readers}
+        self._deleting = threading.Lock()
+        self._processing: set[str] = set()
 
     def put(self, batch: DataFrame, batch_id: int) -> ArcBatch:
         """Write a batch; give how large it is."""
@@ -75,11 +81,24 @@ class ArcQueue:
         found = ((self.passes.get(batch.number), batch) for batch in self.waiting(reader))
         return sum(batch.rows if known is None else known.tuples for known, batch in found)
 
-    def sweep(self, below: int) -> None:
-        """Delete the batches below a number that all readers have finished."""
+    @contextmanager
+    def processing(self, reader: str) -> Iterator[None]:
+        """While a reader processes a batch of its own. If all do, what nobody needs any more is deleted."""
+        with self._deleting:
+            self._processing.add(reader)
+            if len(self._processing) == len(self.readers):
+                self._sweep()
+        try:
+            yield
+        finally:
+            with self._deleting:
+                self._processing.discard(reader)
+
+    def _sweep(self) -> None:
         with self._lock:
-            finished = set.intersection(*self._finished.values()) if self._finished else set()
-            old = sorted(number for number in finished if number < below)
+            finished = set.intersection(*self._finished.values())
+            newest = max(self._batches, default=-1)
+            old = sorted(number for number in finished if number < newest)
         for number in old:
             try:
                 self.arc.remove(self._spark, number)

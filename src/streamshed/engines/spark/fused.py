@@ -104,7 +104,6 @@ class Sinks:
         sink = output.sink
         if output.id in self.arcs:
             ParquetArc(self.arcs[output.id].directory.as_uri()).write(rows, batch_id)
-            self.arcs[output.id].sweep(below=batch_id)
         elif sink is None or (sink.format == "parquet" and "path" not in sink.options):
             ParquetArc((self.directory / output.id).as_uri()).write(rows, batch_id)
         elif sink.format == "memory":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlparse
@@ -237,15 +237,18 @@ class RunningStage:
     def _run(self, batch: DataFrame, batch_id: int) -> None:
         """Spark calls this with every micro-batch, before it is computed."""
         self._take(batch_id)
-        with self._turn(self):
-            begin_s = time.monotonic()
-            if self.writes is None:
-                self.sinks.write(batch, batch_id)
-            else:
-                self._wrote[batch_id] = self.writes.put(batch, batch_id)
-            self._worked_s[batch_id] = time.monotonic() - begin_s
-        if self.writes is not None:
-            self.writes.sweep(below=batch_id)
+        with ExitStack() as reading:
+            for queue in self.reads.values():
+                reading.enter_context(queue.processing(self.id))
+            for inbox in self.inboxes.values():
+                inbox.sweep()
+            with self._turn(self):
+                begin_s = time.monotonic()
+                if self.writes is None:
+                    self.sinks.write(batch, batch_id)
+                else:
+                    self._wrote[batch_id] = self.writes.put(batch, batch_id)
+                self._worked_s[batch_id] = time.monotonic() - begin_s
 
     def _take(self, batch_id: int) -> None:
         started, previous = self.log.batch(batch_id), self.log.batch(batch_id - 1)
