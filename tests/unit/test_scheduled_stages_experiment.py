@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streamshed.experiments.scheduled_stages import Burst, Scheduled, fed
+from streamshed.experiments.scheduled_stages import Burst, Scheduled, fed, scaled
 from streamshed.network import load_spec
 
 RUN = Scheduled(
@@ -58,5 +58,13 @@ def test_a_burst_of_one_stream_leaves_the_others_as_they_are() -> None:
     assert phases == {
         "readings": "8000:5, 32000:10, 8000:6",
         "tickets": "3500:5, 3500:10, 3500:6",
-        "reports": "3500:5, 3500:10, 3500:6",
+        "reports": "3000:5, 3000:10, 3000:6",
     }
+
+
+def test_a_faster_machine_gets_more_and_takes_more_at_a_time() -> None:
+    spec = load_spec(Path(__file__).parents[2] / "examples" / "three-paths.yaml")
+    twice = scaled(spec, 2.0)
+    assert twice.rates == {"readings": 16000, "tickets": 7000, "reports": 6000}
+    most = [stream.source.options["maxRowsPerBatch"] for stream in twice.network.streams if stream.source is not None]
+    assert most == ["180000", "48000", "30000"]

@@ -1,49 +1,87 @@
-"""What a stage can do, as its batches tell."""
+"""What stages can do, as their batches tell."""
 
 from __future__ import annotations
 
+import math
 from collections import deque
+from collections.abc import Iterator, Mapping
 
-from streamshed.control.cost import CostEstimator
 from streamshed.engines.spark.stage import StageBatch
 from streamshed.scheduling import StageCapacity
 
 _LATEST = 10  # batches
 _FORGETTING = 0.9  # of a stage's earlier batches, when one more has ended
+_WARM_UP = 2  # batches of a stage, in which code is compiled
+_LEAST = 1 / 3
 
 
 class CapacityMeter:
-    """What a stage can do, from its batches: the cost of a row as the control loop identifies it, without the fixed
-    cost of a batch. With that, a stage would look slow only because it has had little to do.
+    """What the stages of a network can do, from their batches.
 
-    Where batches of all sizes happen to take equally long, a row would cost nothing. So it costs at least a third of
-    what it did in the best of the latest batches, all told.
+    Rows cost what batches take beyond the shortest of late of all stages, which had next to nothing to do: with the
+    fixed cost of a batch, a stage would look slow only because few rows come to it. Where all batches of a stage have
+    the size that its source allows, they alone would not tell one cost from the other. A stage that has a higher fixed
+    cost than others looks slower than it is, by less and less the more it has to do.
+
+    A row costs at least a third of what it did in the best of the latest batches, all told.
+
+    Args:
+        foreseen: what stages can do by the statistics.
 
     >>> from dataclasses import astuple
-    >>> meter = CapacityMeter(StageCapacity(1.0, 1.0, 8.0))
-    >>> for rows in (2, 2, 100, 300, 200):
-    ...     meter.add(StageBatch(0, rows, 10.0, 0.0, 0.2 + 0.002 * rows, passed_on=rows // 2, passed_bytes=rows * 10))
-    >>> [round(float(number), 3) for number in astuple(meter.capacity)]
+    >>> meter = CapacityMeter({"a": StageCapacity(1.0, 1.0, 8.0), "b": StageCapacity(1.0, 1.0, 8.0)})
+    >>> for number in range(9):
+    ...     meter.add("a", StageBatch(number, 300, 10.0, 0.0, 0.2 + 0.002 * 300, passed_on=150, passed_bytes=3000))
+    ...     meter.add("b", StageBatch(number, 1, 10.0, 0.0, 0.2, passed_on=1, passed_bytes=8))
+    >>> [round(float(number), 4) for number in astuple(meter.capacities["a"])]
     [0.002, 0.5, 20.0]
     """
 
+    def __init__(self, foreseen: Mapping[str, StageCapacity]) -> None:
+        self._stages = {stage_id: _Batches(capacity) for stage_id, capacity in foreseen.items()}
+
+    @property
+    def capacities(self) -> dict[str, StageCapacity]:
+        """What each stage can do, as far as is known."""
+        fixed_s = min(self._latest_s(), default=0.0)
+        return {stage_id: batches.capacity(fixed_s) for stage_id, batches in self._stages.items()}
+
+    def add(self, stage: str, batch: StageBatch) -> None:
+        """A batch of a stage has ended."""
+        self._stages[stage].add(batch)
+
+    def _latest_s(self) -> Iterator[float]:
+        return (worked_s for batches in self._stages.values() for worked_s, _ in batches.latest)
+
+
+class _Batches:
+    """What the batches of one stage took and gave."""
+
     def __init__(self, foreseen: StageCapacity) -> None:
-        self.capacity = foreseen
-        self._estimator = CostEstimator(_FORGETTING)
-        self._all_told_s: deque[float] = deque(maxlen=_LATEST)
-        self._rows = self._passed_on = self._passed_bytes = 0.0
+        self._foreseen = foreseen
+        self._skip = _WARM_UP
+        self._number = self._worked_s = self._rows = self._passed_on = self._passed_bytes = 0.0
+        self.latest: deque[tuple[float, int]] = deque(maxlen=_LATEST)
 
     def add(self, batch: StageBatch) -> None:
-        """A batch has ended."""
-        self._estimator.observe(batch.rows, batch.rows, batch.worked_s)
-        cost = self._estimator.cost
-        if self._estimator.batches and batch.rows:
-            self._all_told_s.append(batch.worked_s / batch.rows)
+        if batch.rows <= 0 or not math.isfinite(batch.worked_s):
+            return
+        if self._skip:
+            self._skip -= 1
+            return
+        self.latest.append((batch.worked_s, batch.rows))
+        self._number = _FORGETTING * self._number + 1
+        self._worked_s = _FORGETTING * self._worked_s + batch.worked_s
         self._rows = _FORGETTING * self._rows + batch.rows
         self._passed_on = _FORGETTING * self._passed_on + batch.passed_on
         self._passed_bytes = _FORGETTING * self._passed_bytes + batch.passed_bytes
-        self.capacity = StageCapacity(
-            self.capacity.cost_s if cost is None else max(cost.read_s + cost.process_s, min(self._all_told_s) / 3),
-            self._passed_on / self._rows if self._rows else self.capacity.selectivity,
-            self._passed_bytes / self._passed_on if self._passed_on else self.capacity.row_bytes,
+
+    def capacity(self, fixed_s: float) -> StageCapacity:
+        if not self._rows:
+            return self._foreseen
+        least_s = _LEAST * min(worked_s / rows for worked_s, rows in self.latest)
+        return StageCapacity(
+            max((self._worked_s - self._number * fixed_s) / self._rows, least_s),
+            self._passed_on / self._rows,
+            self._passed_bytes / self._passed_on if self._passed_on else self._foreseen.row_bytes,
         )

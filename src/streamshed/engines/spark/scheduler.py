@@ -115,7 +115,7 @@ class StageScheduler:
         self._network = spec.network
         self._cut = tuple(stages)
         known = foreseen(spec.network, spec.statistics, spec.rates, stages)
-        self._meters = {stage_id: CapacityMeter(capacity) for stage_id, capacity in known.items()}
+        self._meter = CapacityMeter(known)
         self._told = dict(known)
         self._queries = stage_queries(spec.network, stages)
         self.master = MasterScheduler(_QUANTUM_S)
@@ -166,7 +166,7 @@ class StageScheduler:
     @property
     def capacities(self) -> dict[str, StageCapacity]:
         """What each stage can do, as far as is known."""
-        return {stage_id: meter.capacity for stage_id, meter in self._meters.items()}
+        return self._meter.capacities
 
     @property
     def strategies(self) -> dict[str, str]:
@@ -185,12 +185,13 @@ class StageScheduler:
         batch = stage.last
         if batch is None:
             return
-        meter = self._meters[stage.id]
-        meter.add(batch)
-        if _differ(meter.capacity, self._told[stage.id]):
-            self._told[stage.id] = meter.capacity
+        self._meter.add(stage.id, batch)
+        now = self.capacities
+        changed = {name for name, capacity in now.items() if _differ(capacity, self._told[name])}
+        if changed:
+            self._told.update({name: now[name] for name in changed})
             for job in self._jobs():
-                if any(step.task == stage.id for step in job.steps):
+                if any(step.task in changed for step in job.steps):
                     self.master.update(job)
         for watched in self._watched.values():
             if stage.id not in watched.stages:
