@@ -370,9 +370,7 @@ def test_the_wait_for_a_turn_is_no_cost_and_memory_is_what_waits() -> None:
     for end_s in (1.0, 2.0, 3.0, 4.0):
         feed(made, running, end_s, 1.0)
     found = made.capacities["cheap"]
-    assert found.cost_s == pytest.approx(0.001 / 3), "0.1 s for 100 rows, no batch is shorter; with the wait it took 5 s"
-        "a third of 0.1 s, for 100 rows, as no batch is shorter; with the wait it took 5 s"
-    )
+    assert found.cost_s == pytest.approx(0.001 / 3), "0.1 s for 100 rows, no batch is shorter; with the wait it is 5 s"
     assert (found.selectivity, found.row_bytes) == (pytest.approx(0.5), pytest.approx(16.0))
     measured = made.measure("alarms", 5.0)
     assert measured[Measure.MEMORY] == 2 * FakeBacklog.held
