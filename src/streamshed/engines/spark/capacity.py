@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from streamshed.engines.spark.stage import StageBatch
 from streamshed.scheduling import StageCapacity
@@ -18,40 +18,46 @@ _LEAST = 1 / 3
 class CapacityMeter:
     """What the stages of a network can do, from their batches.
 
-    Rows cost what batches take beyond the shortest of late of all stages, which had next to nothing to do: with the
-    fixed cost of a batch, a stage would look slow only because few rows come to it. Where all batches of a stage have
-    the size that its source allows, they alone would not tell one cost from the other. A stage that has a higher fixed
-    cost than others looks slower than it is, by less and less the more it has to do.
+    Rows cost what batches take beyond the shortest of late of all stages of their kind, which had next to nothing to
+    do: with the fixed cost of a batch, a stage would look slow only because few rows come to it. Where all batches of a
+    stage have the size that its source allows, they alone would not tell one cost from the other. Stages that write an
+    arc are of one kind, those that end in outputs of another: to commit a file takes its time.
 
-    A row costs at least a third of what it did in the best of the latest batches, all told.
+    Batches of few rows tell little about them. So the statistics count, too: as much as so many rows that they cost, by
+    the statistics, as much as a batch without rows. A row costs at least a third of what it did in the best of the
+    latest batches, all told.
 
     Args:
         foreseen: what stages can do by the statistics.
+        writers: those that write an arc.
 
     >>> from dataclasses import astuple
-    >>> meter = CapacityMeter({"a": StageCapacity(1.0, 1.0, 8.0), "b": StageCapacity(1.0, 1.0, 8.0)})
+    >>> meter = CapacityMeter({"a": StageCapacity(0.01, 1.0, 8.0), "b": StageCapacity(0.01, 1.0, 8.0)}, {"a", "b"})
     >>> for number in range(9):
     ...     meter.add("a", StageBatch(number, 300, 10.0, 0.0, 0.2 + 0.002 * 300, passed_on=150, passed_bytes=3000))
     ...     meter.add("b", StageBatch(number, 1, 10.0, 0.0, 0.2, passed_on=1, passed_bytes=8))
     >>> [round(float(number), 4) for number in astuple(meter.capacities["a"])]
-    [0.002, 0.5, 20.0]
+    [0.0021, 0.5, 20.0]
     """
 
-    def __init__(self, foreseen: Mapping[str, StageCapacity]) -> None:
+    def __init__(self, foreseen: Mapping[str, StageCapacity], writers: Collection[str]) -> None:
         self._stages = {stage_id: _Batches(capacity) for stage_id, capacity in foreseen.items()}
+        self._writers = frozenset(writers)
 
     @property
     def capacities(self) -> dict[str, StageCapacity]:
         """What each stage can do, as far as is known."""
-        fixed_s = min(self._latest_s(), default=0.0)
-        return {stage_id: batches.capacity(fixed_s) for stage_id, batches in self._stages.items()}
+        fixed_s = {kind: min(self._latest_s(kind), default=0.0) for kind in (True, False)}
+        return {name: batches.capacity(fixed_s[name in self._writers]) for name, batches in self._stages.items()}
 
     def add(self, stage: str, batch: StageBatch) -> None:
         """A batch of a stage has ended."""
         self._stages[stage].add(batch)
 
-    def _latest_s(self) -> Iterator[float]:
-        return (worked_s for batches in self._stages.values() for worked_s, _ in batches.latest)
+    def _latest_s(self, writes: bool) -> Iterator[float]:
+        """How long the latest batches took of the stages that write an arc, or of those that do not."""
+        of_kind = (batches for name, batches in self._stages.items() if (name in self._writers) == writes)
+        return (worked_s for batches in of_kind for worked_s, _ in batches.latest)
 
 
 class _Batches:
@@ -80,8 +86,10 @@ class _Batches:
         if not self._rows:
             return self._foreseen
         least_s = _LEAST * min(worked_s / rows for worked_s, rows in self.latest)
+        for_rows_s = self._worked_s - self._number * fixed_s
+        believed = fixed_s / self._foreseen.cost_s if self._foreseen.cost_s > 0 else 0.0
         return StageCapacity(
-            max((self._worked_s - self._number * fixed_s) / self._rows, least_s),
+            max((for_rows_s + believed * self._foreseen.cost_s) / (self._rows + believed), least_s),
             self._passed_on / self._rows,
             self._passed_bytes / self._passed_on if self._passed_on else self._foreseen.row_bytes,
         )

@@ -115,7 +115,7 @@ class StageScheduler:
         self._network = spec.network
         self._cut = tuple(stages)
         known = foreseen(spec.network, spec.statistics, spec.rates, stages)
-        self._meter = CapacityMeter(known)
+        self._meter = CapacityMeter(known, [stage.id for stage in stages if stage.is_durable])
         self._told = dict(known)
         self._queries = stage_queries(spec.network, stages)
         self.master = MasterScheduler(_QUANTUM_S)
