@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 from itertools import accumulate
 
@@ -14,6 +15,7 @@ from streamshed.distributed.feasible_input.grid import grid_table
 from streamshed.distributed.feasible_input.sharing import agreed_shares, table_share
 from streamshed.distributed.feasible_input.spread import MaxError, TableSize
 from streamshed.distributed.model import NodeModel, Segment, Topology
+from streamshed.distributed.program import FlowProgram, Solution
 from streamshed.distributed.scores import Fairness, Throughput, jain
 from streamshed.distributed.tables import build_tables, nominal_outputs, play, table_for
 from streamshed.errors import InvalidValueError, NetworkError
@@ -184,6 +186,25 @@ def test_tables_are_within_the_error_of_the_optimum(seed: int) -> None:
     assert tables["n0"].max_error <= 0.1 * best * (1 + 1e-9)
     for node in tree.topology.nodes:
         assert played.loads[node.name] <= float(node.capacity) * (1 + 1e-6)
+
+
+def test_few_programs_make_the_tables_of_a_tree_with_wide_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Four inputs at the root, three children, and the bound above it has hundreds of corners: with a program for each
+    # of them, and an entry in the table of the child for each of its own, this took many minutes.
+    tree = random_tree(20, 36, most_inputs=4)
+    best = Coordinator(tree.topology, TOTAL, 100.0).plan(tree.rates_tps).score
+    solve, asked = FlowProgram.solve, []
+
+    def counted(self: FlowProgram, *arguments: Mapping[str, float]) -> Solution:
+        asked.append(arguments)
+        assert len(asked) <= 1000
+        return solve(self, *arguments)
+
+    monkeypatch.setattr(FlowProgram, "solve", counted)
+    tables = build_tables(tree.topology, TOTAL, MaxError(0.1 * best))
+    assert max(map(len, tables.values())) <= 150
+    assert tables["n0"].max_error <= 0.1 * best
+    assert best - play(tree.topology, tables, tree.rates_tps, TOTAL).score <= tables["n0"].max_error
 
 
 @pytest.mark.parametrize("seed", range(6))

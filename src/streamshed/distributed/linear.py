@@ -4,8 +4,8 @@ Making tables is solving thousands of small programs that differ in a few bounds
 program is handed over once. Through scipy, question by question, most of the time goes into getting there.
 
 Every question is answered from scratch, so that an answer does not depend on those before. To go on from the last basis
-would be faster still, but where there are several optima the answer may then be another one, and the search for corners
-has been seen not to end.
+would be faster still, but where there are several optima the answer may then be another one, and an earlier search for
+corners has been seen not to end.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ class LinearProgram:
         model.a_matrix_.start_, model.a_matrix_.index_ = matrix.indptr, matrix.indices
         model.a_matrix_.value_ = matrix.data
         self._rows = np.arange(rows, dtype=np.int32)
+        self._columns = np.arange(columns, dtype=np.int32)
         self._lock = threading.Lock()
         make: Any = highspy.Highs  # its stubs leave out some of its methods, and types
         self._solver = make()
@@ -81,10 +82,12 @@ class LinearProgram:
         with self._lock:
             self._solver.addCol(-worth, 0.0, np.inf, len(entries), self._rows, entries)
 
-    def solve(self, bounds: Floats) -> Optimum | None:
-        """The best within these bounds; None if nothing is."""
+    def solve(self, bounds: Floats, worth: Floats | None = None) -> Optimum | None:
+        """The best within these bounds; None if nothing is. Another worth than before counts from now on."""
         with self._lock:
             solver = self._solver
+            if worth is not None:
+                solver.changeColsCost(len(worth), self._columns[: len(worth)], -worth)
             solver.changeRowsBounds(len(bounds), self._rows, self._lowest, bounds)
             solver.clearSolver()
             solver.run()

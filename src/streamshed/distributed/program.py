@@ -45,6 +45,7 @@ class FlowProgram:
         score: what results are worth.
         tables: what is known about nodes below.
         scale_tps: the order of magnitude of the rates, for the solver's sake.
+        free_tps: inputs whose rates are free up to these, at a price, instead of given.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class FlowProgram:
         score: Score,
         tables: Iterable[FeasibleInputTable] = (),
         scale_tps: float = 1.0,
+        free_tps: Mapping[str, float] | None = None,
     ) -> None:
         self._scale = scale_tps if scale_tps > 0 else 1.0
         self._nodes = tuple(nodes)
@@ -74,6 +76,7 @@ class FlowProgram:
         self._output_rows(score, {column for table in below for column in table.inputs})
         for table in below:
             self._table_rows(table)
+        self._free = {name: self._rate_column(name, rate) for name, rate in (free_tps or {}).items()}
         largest = max(self._worth, default=1.0)
         # Worths of tuples differ by orders of magnitude between scores; the solver's tolerances do not.
         self._unit = largest if largest > 0 else 1.0
@@ -82,6 +85,7 @@ class FlowProgram:
         shape = (len(self._bounds), len(self._worth))
         matrix = csc_array((self._entries, (self._rows, self._places)), shape=shape)
         self._program = LinearProgram(worth, matrix, np.array(self._width))
+        self._priced = worth
         self._scores = np.array(self._worth)
         self._scores[: len(self._columns)] = 0.0
 
@@ -90,17 +94,22 @@ class FlowProgram:
         """The inputs whose rates have to be given."""
         return tuple(self._entry_rows)
 
-    def solve(self, rates_tps: Mapping[str, float]) -> Solution:
-        """The best decisions for these rates."""
+    def solve(self, rates_tps: Mapping[str, float], prices: Mapping[str, float] | None = None) -> Solution:
+        """The best decisions for these rates, and for these prices of the free ones, which the score leaves out."""
         bounds = np.array(self._bounds)
         for input_id, rows in self._entry_rows.items():
             bounds[rows] = max(rates_tps[input_id], 0.0) / self._scale
-        found = self._program.solve(bounds)
+        worth = None
+        if self._free:
+            worth = self._priced.copy()
+            for name, price in (prices or {}).items():
+                worth[self._free[name]] = -price * self._scale / self._unit
+        found = self._program.solve(bounds, worth)
         if found is None:
             raise StreamshedError("the linear program has no solution", where="nodes", got=dict(rates_tps))
         flows = {key: float(found.values[column]) * self._scale for key, column in self._columns.items()}
-        prices = found.prices * self._unit
-        slopes = {name: float(prices[rows].sum()) / self._scale for name, rows in self._entry_rows.items()}
+        duals = found.prices * self._unit
+        slopes = {name: float(duals[rows].sum()) / self._scale for name, rows in self._entry_rows.items()}
         return Solution(float(self._scores @ found.values), flows, slopes)
 
     def _feeders(self) -> dict[str, list[tuple[int, float]]]:
@@ -130,6 +139,17 @@ class FlowProgram:
                 else:
                     self._entry_rows.setdefault(segment.source, []).append(len(self._bounds))
                 self._bounds.append(0.0)
+
+    def _rate_column(self, name: str, most_tps: float) -> int:
+        """Makes the rate of an input a column, instead of the bound of its rows."""
+        column = len(self._worth)
+        self._worth.append(0.0)
+        self._width.append(most_tps / self._scale)
+        for row in self._entry_rows.pop(name, ()):
+            self._rows.append(row)
+            self._places.append(column)
+            self._entries.append(-1.0)
+        return column
 
     def _capacity_rows(self) -> None:
         for node in self._nodes:

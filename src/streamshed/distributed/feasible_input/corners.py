@@ -1,10 +1,8 @@
 """Tables of corners: the few rates between which the score is linear, instead of a grid.
 
 The best score V(r) that a node can make of rates r is concave and piecewise linear, because it is the value of a linear
-program. So entries may be mixed, and a table that has the corners of V has all of it. They are found from both sides
-(Benson's outer approximation): solving the program at r gives V there, and its dual a bound U ≥ V everywhere. Between
-the corners of U it is linear and V concave: if U − V ≤ e at all of them, the mixtures of the entries there are at most
-e below V everywhere. Where it is more, the dual there sharpens U.
+program. So entries may be mixed, and a table that has the corners of V has all of it. They are found between two bounds
+(see `sandwich`), as many as are needed for the error that is allowed.
 
 A grid of error e needs about (m/e)^m/m! entries for m inputs; this needs as many as V has corners.
 """
@@ -13,28 +11,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
-from scipy.spatial import HalfspaceIntersection
 
 from streamshed.distributed.feasible_input.exact import Floats
+from streamshed.distributed.feasible_input.sandwich import Point, Sandwich
 from streamshed.distributed.feasible_input.spread import MaxError, Spread, TableSize
 from streamshed.distributed.feasible_input.table import FeasibleInputTable
 from streamshed.distributed.linear import Mixtures
 from streamshed.distributed.model import NodeModel, Real
 from streamshed.distributed.program import FlowProgram
 from streamshed.distributed.scores import Score
-from streamshed.errors import InvalidValueError, StreamshedError
+from streamshed.errors import InvalidValueError
 
 _STEPS = 2**20
 """Rates are whole numbers of a unit, at least half a million of which make up the highest rate. They are rounded up, so
 nobody is promised too much. Units are powers of 2, so that they stay the same when costs drift."""
 _LEAST_TOLERANCE = 2e-5
-_ROUNDS, _BATCH = 2000, 12
-_FINER = 2.0
-_FIRST_TRY, _FEW = 1 / 64, 40
+_SEARCHED = 0.9
+"""The part of the error that is for the search; the rest is for leaving out entries that hardly matter."""
+_SMALLER, _FEW = 1 / 64, 40
 """A node that gets by with a few points takes only this part of the error that it may add: others need it more."""
 
 
@@ -68,56 +65,23 @@ def corner_table(
 
 
 def _thrifty(search: _Search, tolerance: float, below: float) -> FeasibleInputTable:
-    """A table with a small error where that takes few points, else with the error that is allowed."""
-    smaller = tolerance * _FIRST_TRY
-    while smaller < tolerance:
-        try:
-            return search.table(smaller, below, most=_FEW)
-        except _TooManyError:
-            smaller *= _FINER**2
-    return search.table(tolerance, below)
+    """A table with the error that is allowed, or with a smaller one where that takes few points."""
+    tolerance = max(tolerance, _LEAST_TOLERANCE * search.top_score)
+    search.narrow(tolerance * _SEARCHED)
+    search.narrow(tolerance * _SEARCHED * _SMALLER, most=_FEW)
+    taken = max(search.gap, tolerance * _SEARCHED * _SMALLER)
+    return search.table(below, taken * (1 - _SEARCHED) / _SEARCHED)
 
 
 def _bounded(search: _Search, entries: int, below: float) -> FeasibleInputTable:
-    """The table with the least error, in steps of a factor, that has few enough entries."""
-    tolerance = search.top_score / 2
-    table = search.table(tolerance, below)
-    while len(table) <= entries and tolerance > _LEAST_TOLERANCE * search.top_score:
-        tolerance /= _FINER
-        try:
-            finer = search.table(tolerance, below, most=4 * entries)
-        except _TooManyError:
-            return table
-        if len(finer) > entries:
-            return table
-        table = finer
-    if len(table) <= entries:
-        return table
-    kept = table.take(np.sort(table.spaced_rows(entries)))
-    shortfall = max(
-        float(score) - kept.decide(dict(zip(kept.inputs, rates, strict=True))).score
-        for rates, score in zip(table.rates.tolist(), table.scores, strict=True)
-    )
-    return replace(kept, max_error=table.max_error + max(shortfall, 0.0))
-
-
-class _TooManyError(Exception):
-    """The search would go on for too long."""
-
-
-@dataclass(frozen=True)
-class _Point:
-    """What comes of some rates."""
-
-    used: Floats
-    score: float
-    flows: Floats
-    slopes: Floats
-    planless: bool
+    """The table of the first so many points: each is found where the error was largest without it."""
+    least = _LEAST_TOLERANCE * search.top_score
+    search.narrow(least, most=entries)
+    return search.table(below, least)
 
 
 class _Search:
-    """The search for the corners of one node. Points once solved are kept for other tolerances."""
+    """The search for the corners of one node, which can be gone on with for smaller errors."""
 
     def __init__(
         self,
@@ -130,105 +94,56 @@ class _Search:
         self._node = node
         self._fixed = fixed_tps
         self._columns = tuple(name for name in node.inputs if name not in fixed_tps)
-        self._tops = np.array([_highest(node, name, tables, limits_tps) for name in self._columns])
-        every = [*self._tops, *fixed_tps.values()]
-        self._program = FlowProgram((node,), score, tables, max(every, default=1.0))
-        self._known: dict[bytes, _Point] = {}
-        self.top_score = self._solve(np.ones(len(self._columns))).score
+        tops = [_highest(node, name, tables, limits_tps) for name in self._columns]
+        scale = max([*tops, *fixed_tps.values()], default=1.0)
+        self._tops = np.array(tops)
+        self._program = FlowProgram((node,), score, tables, scale, dict(zip(self._columns, tops, strict=True)))
+        self._unit = 1.0
+        top = self._touch(np.zeros(len(self._columns)))
+        self.top_score = top.value
+        self._sandwich = None
+        if self._columns and self.top_score > 0:
+            self._unit = self.top_score
+            self._sandwich = Sandwich(len(self._columns), self._touch, f"table of {node.name!r}")
+        self._points = [top] if self._sandwich is None else self._sandwich.points
 
-    def table(self, tolerance: float, below: float, most: int | None = None) -> FeasibleInputTable:
-        """The table with an error of at most `tolerance`; raises where more than `most` points are needed."""
-        tolerance = max(tolerance, _LEAST_TOLERANCE * self.top_score)
-        points, gap = self._corners(tolerance / 2, most)
+    @property
+    def gap(self) -> float:
+        """How far below V the points found so far can be."""
+        return 0.0 if self._sandwich is None else self._sandwich.gap * self.top_score
+
+    def narrow(self, widest: float, most: int | None = None) -> None:
+        """Find points until the gap is no wider than that, or there are so many."""
+        if self._sandwich is not None:
+            self._sandwich.narrow(widest / self.top_score, most)
+
+    def table(self, below: float, tolerance: float) -> FeasibleInputTable:
+        """The table of the points found so far, without those that make less of a difference than the tolerance."""
         units = tuple(
             Fraction(2) ** math.ceil(math.log2(top / _STEPS)) if top > 0 else Fraction(1) for top in self._tops
         )
-        used = np.array([point.used for point in points])
+        used = np.array([point.place for point in self._points]) * self._tops
         counts = np.ceil(used / np.array([float(unit) for unit in units]) - 1e-3).astype(np.int64)
-        scores = np.array([point.score for point in points])
+        segments = tuple(segment.id for segment in self._node.segments)
+        flows = [dict(zip(segments, point.flows.tolist(), strict=True)) for point in self._points]
+        scores = np.array([point.value for point in self._points]) * self._unit
         table = FeasibleInputTable(
-            self._node.name, self._columns, units, counts, scores,
-            tuple(segment.id for segment in self._node.segments), np.array([point.flows for point in points]),
-            np.array([point.planless for point in points]), mixing=True, max_error=below + gap,
+            self._node.name, self._columns, units, counts, scores, segments,
+            np.array([point.flows for point in self._points]),
+            np.array([is_planless(self._node, one, self._fixed) for one in flows]),
+            mixing=True, max_error=below + self.gap,
         ).best_first()  # fmt: skip
-        return _without_redundant(table, tolerance / 2)
+        return _without_redundant(table, tolerance)
 
-    def _corners(self, tolerance: float, most: int | None) -> tuple[list[_Point], float]:
-        """Points that together are nowhere further below V than the tolerance, and how far they are at most."""
-        dimensions = len(self._columns)
-        if not dimensions:
-            return [self._solve(np.zeros(0))], 0.0
-        start = [np.ones(dimensions), np.zeros(dimensions), *np.eye(dimensions)]
-        points = [self._solve(place) for place in start]
-        if self.top_score <= 0:
-            return points[1:2], 0.0
-        cuts = [self._cut(place, point) for place, point in zip(start, points, strict=True)]
-        corners = _corners_of(np.array(cuts))
-        for _ in range(_ROUNDS):
-            missing = corners[:, -1] * self.top_score - self._at_least(corners[:, :-1], points)
-            wide = np.flatnonzero(missing > tolerance)
-            if not len(wide):
-                return points, max(float(missing.max()), 0.0)
-            if most is not None and len(points) > most:
-                raise _TooManyError
-            # Only the widest gaps at a time: a cut there closes many others.
-            known = len(cuts)
-            for corner in corners[wide[np.argsort(-missing[wide])[:_BATCH]]]:
-                points.append(self._solve(corner[:-1]))
-                if corner[-1] * self.top_score - points[-1].score > tolerance:
-                    cuts.append(self._cut(corner[:-1], points[-1]))
-            if len(cuts) > known:
-                corners = _corners_of(np.unique(np.round(cuts, 12), axis=0))
-        raise StreamshedError(
-            "the corners of a table are not found", where=f"table of {self._node.name!r}", got=f"{len(points)} points",
-            hint="allow a greater error",
-        )  # fmt: skip
-
-    def _at_least(self, places: Floats, points: list[_Point]) -> Floats:
-        """What a point that is known already, or part of it, scores at some rates: cheaper than to solve again."""
-        used = np.array([point.used for point in points])
-        scores = np.array([point.score for point in points])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            shares = np.where(used > 0, (places * self._tops)[:, None, :] / used, 1.0).min(axis=2)
-        best: Floats = (scores * np.minimum(shares, 1.0)).max(axis=1)
-        return best
-
-    def _solve(self, place: Floats) -> _Point:
-        """The best at a share of the highest rates."""
-        key = np.round(place, 10).tobytes()
-        if key in self._known:
-            return self._known[key]
-        rates = {**self._fixed, **dict(zip(self._columns, np.maximum(place, 0.0) * self._tops, strict=True))}
-        solution = self._program.solve({name: rates.get(name, 0.0) for name in self._program.inputs})
+    def _touch(self, slopes: Floats) -> Point:
+        """The best at some prices of the rates, in shares of the highest score for the highest rates."""
+        some = self._tops > 0
+        prices = np.divide(slopes * self._unit, self._tops, out=np.zeros_like(slopes), where=some)
+        solution = self._program.solve(self._fixed, dict(zip(self._columns, prices.tolist(), strict=True)))
         flows = {segment: flow for (_, segment), flow in solution.flows.items()}
         used = np.array([_used(self._node, name, flows) for name in self._columns])
-        slopes = np.array([solution.slopes.get(name, 0.0) for name in self._columns])
-        self._known[key] = _Point(
-            used, solution.score, np.array(list(flows.values())), slopes, is_planless(self._node, flows, self._fixed)
-        )
-        return self._known[key]
-
-    def _cut(self, place: Floats, point: _Point) -> Floats:
-        """The bound w ≤ slopes·u + rest as a half-space in shares of the highest rates and of the highest score."""
-        slopes = point.slopes * self._tops / self.top_score
-        rest = point.score / self.top_score - float(slopes @ place)
-        return np.array([*-slopes, 1.0, -rest])
-
-
-def _corners_of(cuts: Floats) -> Floats:
-    """The corners of the bound: where cuts and the sides of the box of rates meet."""
-    size = cuts.shape[1] - 2
-    box = np.zeros((2 * size + 1, size + 2))
-    for i in range(size):
-        box[2 * i, i], box[2 * i, -1] = 1.0, -1.0
-        box[2 * i + 1, i] = -1.0
-    box[-1, -2], box[-1, -1] = -1.0, -1.0
-    inside = np.append(np.full(size, 0.5), -0.5)
-    corners = HalfspaceIntersection(np.vstack([box, cuts]), inside).intersections
-    upper = corners[corners[:, -1] > -1 + 1e-6]
-    upper[:, :-1] = np.clip(upper[:, :-1], 0.0, 1.0)
-    found: Floats = np.unique(np.round(upper, 9), axis=0)
-    return found
+        place = np.divide(used, self._tops, out=np.zeros_like(used), where=some)
+        return Point(place, solution.score / self._unit, np.array(list(flows.values())))
 
 
 def _highest(
