@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.spatial import ConvexHull, QhullError
 
 from streamshed.distributed.feasible_input import sandwich
 from streamshed.distributed.feasible_input.exact import Floats
@@ -71,3 +72,23 @@ def test_what_would_take_for_ever_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(sandwich, "_MOST_PLANES", 60)
     with pytest.raises(StreamshedError, match=r"(?s)too many.*dome.*allow a greater error"):
         Sandwich(4, touch_dome, "dome").narrow(1e-4)
+
+
+def test_where_qhull_loses_its_way_it_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = []
+
+    def at_the_second_try(points: Floats) -> ConvexHull:
+        tries.append(points)
+        if len(tries) % 2:
+            raise QhullError
+        return ConvexHull(points)
+
+    monkeypatch.setattr(sandwich, "ConvexHull", at_the_second_try)
+    bounds = Sandwich(2, touch_dome, "dome")
+    bounds.narrow(0.02)
+    places = np.random.default_rng(0).uniform(size=(100, 2))
+    assert max(dome(place) - mixed(bounds, place) for place in places) <= bounds.gap + 1e-6
+    assert not np.array_equal(tries[0], tries[1])
+    monkeypatch.setattr(sandwich, "_SHAKEN", ())
+    with pytest.raises(StreamshedError, match=r"(?s)not found.*dome"):
+        bounds.narrow(0.001)
