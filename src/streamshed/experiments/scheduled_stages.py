@@ -26,7 +26,6 @@ SIDE_BY_SIDE = "none"
 """The name of no scheduler: stages run as soon as they can."""
 
 _START_S = 10.0  # until all queries run
-_LONGEST_BACKLOG = 2.0  # so many times its length a day may take until all of it is processed
 _SAMPLE_S = 0.25
 _MOST_ROWS = "maxRowsPerBatch"
 _POINTS = 50
@@ -58,6 +57,11 @@ class Burst:
     def length_s(self) -> float:
         """Of all."""
         return self.calm_s + self.burst_s + self.after_s
+
+    @property
+    def work_s(self) -> float:
+        """How long all of it would take to arrive at the rates of the spec."""
+        return self.calm_s + self.factor * self.burst_s + self.after_s
 
     def phases(self, rate_tps: float) -> str:
         """For the feeder."""
@@ -178,9 +182,12 @@ class Scheduled:
 def capacity(spark: SparkSession, spec: Spec, directory: Path) -> float:
     """How many times the rates of the spec this machine can process."""
     found = play(spark, spec, "round-robin", _FLOOD, directory)
-    done_s = found.done_s or found.held[-1][0]
-    seconds = (_FLOOD.calm_s, _FLOOD.factor * _FLOOD.burst_s, _FLOOD.after_s)
-    return sum(seconds) / (done_s - found.epoch_s)
+    if found.done_s is None:
+        raise StreamshedError(
+            "this machine is too slow", where=f"network {spec.network.name!r}", got="tuples left over",
+            expected="the rates of the spec can be processed", hint="run it while nothing else is running",
+        )  # fmt: skip
+    return _FLOOD.work_s / (found.done_s - found.epoch_s)
 
 
 def scaled(spec: Spec, factor: float) -> Spec:
@@ -260,7 +267,7 @@ def play(
     ends = {stage.id: bool(stage.plan.outputs) for stage in runner.stages}
     with runner:
         runner.start()
-        while (now_s := time.time()) < epoch_s + (1 + _LONGEST_BACKLOG) * burst.length_s:
+        while (now_s := time.time()) < epoch_s + burst.length_s + burst.work_s:
             if not runner.is_active:
                 raise runner.failure or StreamshedError("a query was stopped", where="run")
             if now_s >= epoch_s:
