@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -103,7 +104,7 @@ class Players:
 
 def play(strategy: str, clock: Clock | None = None) -> tuple[Players, MasterScheduler]:
     of_turns = master(strategy)
-    return Players(Turns(of_turns, STEPS, clock or Clock(), poll_s=0.01)), of_turns
+    return Players(Turns(of_turns, STEPS, clock=clock or Clock(), poll_s=0.01)), of_turns
 
 
 def test_one_at_a_time_in_the_order_of_the_strategy() -> None:
@@ -150,6 +151,23 @@ def test_whoever_had_a_turn_stands_back_for_a_round() -> None:
     players.join()
 
 
+def test_whoever_must_be_on_time_stands_back_for_less() -> None:
+    clock = Clock()
+    rests_s = {"fast": 2.0, "last": math.inf, "slow": math.inf}
+    players = Players(Turns(master("path-capacity"), STEPS, rests_s.__getitem__, clock=clock, poll_s=0.01))
+    for name in ("slow", "fast"):
+        players.come(name)
+        clock.now_s += 1.0
+        players.go(name, then=None)
+        wait_for(lambda: players.turns._running is None)
+    players.come("last")
+    players.come("slow", "fast")
+    clock.now_s += 4.0
+    players.go("last", then="fast")  # two rounds take 6 s, and it ran 5 s ago, but that is long enough for it
+    players.go("fast", then="slow")
+    players.join()
+
+
 def test_nobody_waits_for_ever() -> None:
     clock = Clock()
     players, _ = play("path-capacity", clock)
@@ -168,7 +186,7 @@ def test_nobody_waits_for_ever() -> None:
 def test_a_stage_with_more_weight_has_more_batches_in_a_round() -> None:
     of_turns = MasterScheduler(quantum_s=1.0)
     of_turns.start(Job("q", ((replace(FAST, weight=2.0), LAST),)), "weighted-round-robin")
-    players = Players(Turns(of_turns, STEPS, Clock(), poll_s=0.01))
+    players = Players(Turns(of_turns, STEPS, clock=Clock(), poll_s=0.01))
     players.come("fast")
     players.come("last")
     players.go("fast", then="last")  # it is not ready again yet
@@ -354,6 +372,19 @@ def test_a_query_counts_as_much_as_the_most_urgent_of_its_goals() -> None:
     made, _ = scheduler(parse_spec(SPEC))
     strategies = {job.id: job for strategy in made.master._schedulers.values() for job in strategy.jobs.values()}
     assert {name: job.weight for name, job in strategies.items()} == {"alarms": 1.0, "audit": 0.5}
+
+
+def test_stages_of_a_query_that_must_be_on_time_rest_a_part_of_the_goal() -> None:
+    made, _ = scheduler(parse_spec(SPEC))
+    rests_s = {stage: made._most_rest_s(stage) for stage in made.capacities}
+    goals = made._watched["alarms"].goals
+    assert goals is not None
+    goal_s = goals.measures[Measure.LATENCY].graph(0.0)
+    on_time = set(made._watched["alarms"].stages)
+    assert {stage for stage, rest_s in rests_s.items() if math.isfinite(rest_s)} == on_time
+    assert {rests_s[stage] for stage in on_time} == {goal_s / (2 * len(on_time))}
+    by_strategy, _ = scheduler(parse_spec(SPEC), "path-capacity")
+    assert {by_strategy._most_rest_s(stage) for stage in by_strategy.capacities} == {math.inf}
 
 
 def test_it_does_not_shed_where_that_is_forbidden() -> None:

@@ -22,7 +22,7 @@ from streamshed.network import Spec
 from streamshed.network.paths import Query, goals_of
 from streamshed.network.stages import Stage
 from streamshed.planning import PlaceWeightPlanner, drop_places
-from streamshed.qos import Goals, Measure, PriorityWeights
+from streamshed.qos import Goals, Measure, Priority, PriorityWeights
 from streamshed.scheduling import (
     OPTIMIZER,
     STRATEGIES,
@@ -120,7 +120,7 @@ class StageScheduler:
         self._queries = stage_queries(spec.network, stages)
         self.master = MasterScheduler(_QUANTUM_S)
         steps = {stage.id: tuple(step_id(source, stage.id) for source in stage.inputs) for stage in stages}
-        self.turns = Turns(self.master, steps)
+        self.turns = Turns(self.master, steps, self._most_rest_s)
         self.changes: list[Decision] = []
         self.switches = {query.id: 0 for query in self._queries}
         self.optimizing_s = 0.0
@@ -172,6 +172,18 @@ class StageScheduler:
     def strategies(self) -> dict[str, str]:
         """The strategy that each query is under."""
         return {query.id: self.master.strategy_of(query.id) or "" for query in self._queries}
+
+    def _most_rest_s(self, stage: str) -> float:
+        """How long a stage may stand back after a turn: twice on the way, tuples must not have waited beyond a goal."""
+        now_s = time.time()
+        found = [
+            watched.goals.measures[Measure.LATENCY].graph(now_s - (watched.entered_s or now_s))
+            / (2 * len(watched.stages))
+            for watched in self._watched.values()
+            if watched.goals is not None and stage in watched.stages
+            if Measure.LATENCY in watched.goals.of_priority(Priority.MUST_SATISFY)
+        ]
+        return min(found, default=math.inf)
 
     # --- what batches tell -------------------------------------------------------------------------------------------
 

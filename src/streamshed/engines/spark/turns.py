@@ -32,8 +32,9 @@ class Turns:
     moment after its batch, with next to nothing to do, and would have every second turn at the fixed cost of a batch.
     So a stage that has just had a turn stands back behind those that have not, for twice as long as a round of all
     stages would take if they had next to nothing to do: their number times the shortest batch of late. Then fixed costs
-    take half of the time at most, and whoever is behind has the other half. Nobody waits for ever, either: after some
-    such times it is his turn, if only to find out what the stage can do by now.
+    take half of the time at most, and whoever is behind has the other half. Who must be on time can ask for less.
+    Nobody waits for ever, either: after some such times it is his turn, if only to find out what the stage can do by
+    now.
 
     A path or segment has a batch of each of its stages that is ready, the one nearest to its end first. What the others
     hand on meanwhile comes too late for that: Spark has to commit it, and to plan the batch that reads it. From the
@@ -44,6 +45,7 @@ class Turns:
     Args:
         master: decides who is next.
         steps: the steps of each stage.
+        most_rest_s: how long a stage stands back at most.
         clock: tells the time, in seconds.
         poll_s: how often somebody who waits looks whether he still may.
 
@@ -58,6 +60,7 @@ class Turns:
         self,
         master: MasterScheduler,
         steps: Mapping[str, Sequence[str]],
+        most_rest_s: Callable[[str], float] = lambda _: math.inf,
         clock: Callable[[], float] = time.monotonic,
         poll_s: float = _POLL_S,
     ) -> None:
@@ -68,6 +71,7 @@ class Turns:
         self.used_s = dict.fromkeys(steps, 0.0)
         self._master = master
         self._steps = steps
+        self._most_rest_s = most_rest_s
         self._clock = clock
         self._poll_s = poll_s
         self._ready: dict[str, float] = {}
@@ -152,7 +156,8 @@ class Turns:
         if now_s - self._ready[first] > _PATIENCE * rest_s > 0:
             candidates = [first]
         else:
-            rested = [stage for stage in self._ready if now_s - self._began_s.get(stage, -math.inf) >= rest_s]
+            since_s = {stage: now_s - self._began_s.get(stage, -math.inf) for stage in self._ready}
+            rested = [stage for stage in since_s if since_s[stage] >= min(rest_s, self._most_rest_s(stage))]
             candidates = rested or list(self._ready)
         turn = self._master.next({step: 1.0 for stage in candidates for step in self._steps[stage]})
         if turn is None:
