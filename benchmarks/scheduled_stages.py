@@ -33,7 +33,7 @@ CALM, BURST = 0.4, 1.4
 """How much comes, as a share of what the machine can do."""
 DAY = Burst(factor=BURST / CALM)
 OUT_OF_REACH = Burst(burst_s=8.0, factor=20.0, after_s=35.0, only=SHED)
-"""Readings take a fifth of the work at the rates of the spec: so many are 1.6 times what the machine can do."""
+"""Readings take a fifth of the work at the rates of the spec: so many are 1.7 times what the machine can do."""
 _FLOODS = 6
 
 HEADING = ("all s", "p99 s", "held", "MB", "max MB", "dropped", "switches", "cost", "took s")
@@ -60,10 +60,7 @@ def run(console: Console, names: Sequence[str] = (SIDE_BY_SIDE, *STRATEGIES, OPT
 
 
 def _capacity(console: Console, spark: SparkSession, spec: Spec, place: Path) -> float:
-    """How many times the rates of the spec this machine can process, once Java is warm.
-
-    That takes minutes. Whoever looks whether it still gets faster is deceived: for the first two it hardly does.
-    """
+    """How many times the rates of the spec this machine can process, once Java is warm, which takes minutes."""
     found = 0.0
     for number in range(_FLOODS):
         found = capacity(spark, spec, place / f"flood-{number}")

@@ -93,10 +93,6 @@ def test_a_tree_has_the_score_that_scipy_finds(seed: int) -> None:
             scored = worth.copy()
             scored[: len(program._columns)] = 0.0
             assert found.score == pytest.approx(float(scored @ wanted.x), rel=1e-6, abs=1e-6)
-            # Slopes bound the score everywhere: V(r') ≤ V(r) + slopes·(r' − r).
-            half = program.solve({name: rate / 2 for name, rate in rates.items()})
-            bound = found.score - sum(found.slopes[name] * rates[name] / 2 for name in rates)
-            assert half.score <= bound + 1e-3 * max(found.score, 1.0)
 
 
 def test_what_has_no_bound_is_an_error() -> None:

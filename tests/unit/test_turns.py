@@ -133,9 +133,8 @@ def test_a_turn_is_not_held_for_a_stage_that_is_not_ready() -> None:
     players.join()
 
 
-def test_whoever_had_a_turn_stands_back_for_a_round() -> None:
-    clock = Clock()
-    players, _ = play("path-capacity", clock)
+def all_wait_after_turns(players: Players, clock: Clock) -> None:
+    """`last` has the turn, `slow` had one 6 s before its end, `fast` 5 s."""
     for name in ("slow", "fast"):
         players.come(name)
         clock.now_s += 1.0
@@ -144,6 +143,12 @@ def test_whoever_had_a_turn_stands_back_for_a_round() -> None:
     players.come("last")
     players.come("slow", "fast")
     clock.now_s += 4.0
+
+
+def test_whoever_had_a_turn_stands_back_for_a_round() -> None:
+    clock = Clock()
+    players, _ = play("path-capacity", clock)
+    all_wait_after_turns(players, clock)
     players.go("last", then="slow")  # two rounds take 6 s: it ran so long ago, and `fast` 5 s ago
     clock.now_s += 1.0
     players.come("last")
@@ -155,14 +160,7 @@ def test_whoever_must_be_on_time_stands_back_for_less() -> None:
     clock = Clock()
     rests_s = {"fast": 2.0, "last": math.inf, "slow": math.inf}
     players = Players(Turns(master("path-capacity"), STEPS, rests_s.__getitem__, clock=clock, poll_s=0.01))
-    for name in ("slow", "fast"):
-        players.come(name)
-        clock.now_s += 1.0
-        players.go(name, then=None)
-        wait_for(lambda: players.turns._running is None)
-    players.come("last")
-    players.come("slow", "fast")
-    clock.now_s += 4.0
+    all_wait_after_turns(players, clock)
     players.go("last", then="fast")  # two rounds take 6 s, and it ran 5 s ago, but that is long enough for it
     players.go("fast", then="slow")
     players.join()

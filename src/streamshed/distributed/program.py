@@ -29,12 +29,10 @@ class Solution:
     Attributes:
         score: what comes of them.
         flows: the rate into each segment, by node and segment.
-        slopes: what one more tuple per second at each input would add: a bound for other rates, too.
     """
 
     score: float
     flows: Mapping[tuple[str, str], float]
-    slopes: Mapping[str, float]
 
 
 class FlowProgram:
@@ -108,9 +106,7 @@ class FlowProgram:
         if found is None:
             raise StreamshedError("the linear program has no solution", where="nodes", got=dict(rates_tps))
         flows = {key: float(found.values[column]) * self._scale for key, column in self._columns.items()}
-        duals = found.prices * self._unit
-        slopes = {name: float(duals[rows].sum()) / self._scale for name, rows in self._entry_rows.items()}
-        return Solution(float(self._scores @ found.values), flows, slopes)
+        return Solution(float(self._scores @ found.values), flows)
 
     def _feeders(self) -> dict[str, list[tuple[int, float]]]:
         """For each end the columns that lead there, with the tuples that arrive for each that enters."""

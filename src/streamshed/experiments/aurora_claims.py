@@ -13,25 +13,13 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from streamshed.experiments.aurora_runs import Check, Measurements, excess
+from streamshed.experiments.aurora_plan_claims import ALMOST_THE_SAME, NEXT_TO_NOTHING, of_plans
+from streamshed.experiments.aurora_runs import TITLES, Check, Measurements, excess
 from streamshed.experiments.claims import Claim, judged
 from streamshed.experiments.samples import Estimate, difference, estimate, ratio, ratio_difference
 
 ADMISSION = ("input-uniform", "input-cost-uniform", "input-cost-top", "input-random")
 QOS_DRIVEN = ("semantic", "roadmap")
-TITLES = {
-    "semantic": "Semantic-LS",
-    "roadmap": "Random-LS",
-    "optimal": "optimum (LP)",
-    "input-uniform": "Input-Uniform",
-    "input-cost-uniform": "Input-Cost-Uniform",
-    "input-cost-top": "Input-Cost-Top",
-    "input-random": "Input-Random",
-}
-NEXT_TO_NOTHING = 0.01
-"""A loss below one per cent."""
-ALMOST_THE_SAME = 0.02
-"""Losses that differ by less than two percentage points."""
 CONSTANT = 0.5
 """A difference counts as constant if it varies by no more than this share of its mean."""
 NEAR_ONE = 0.05
@@ -50,7 +38,7 @@ def verdicts(
         _figure_10(rates),
         *_figure_11(skews),
         *_figure_12(sharing),
-        *_beyond_the_figures(rates, sharing, checks),
+        *of_plans(rates, sharing, checks),
     )
 
 
@@ -284,76 +272,6 @@ def _figure_12(sharing: Measurements) -> tuple[Claim, ...]:
             ),
             all(high.low > 0.9 and high.low > low.high for low, high in zip(at_inputs_first, at_inputs, strict=True)),
             otherwise="the common operator is too cheap to be worth saving",
-        ),
-    )
-
-
-def _beyond_the_figures(rates: Measurements, sharing: Measurements, checks: Sequence[Check]) -> tuple[Claim, ...]:
-    planned = [
-        ratio(data.of("roadmap", p, "planned_tuple_loss"), data.of("optimal", p, "planned_tuple_loss"))
-        for data in (rates, sharing)
-        for p in data.points
-    ]
-    furthest = max(planned, key=lambda found: found.mean)
-    loads = {name: max(float(rates.of(name, p, "load").mean()) for p in rates.points) for name in rates.planners}
-    fullest = max(loads, key=lambda name: loads[name])
-    surprise = {
-        name: [difference(_tuple(rates, name, p), rates.of(name, p, "planned_tuple_loss")) for p in rates.points]
-        for name in rates.planners
-    }
-    largest = {name: max(abs(found.mean) for found in row) for name, row in surprise.items()}
-    shed = [check for check in checks if check.planner != "none"]
-    apart = [
-        abs(here - there)
-        for c in shed
-        for here, there in ((c.tuple_loss, c.sampled_tuple_loss), (c.value_loss, c.sampled_value_loss))
-    ]
-    crowded = [check for check in checks if check.planner == "none"]
-    return (
-        judged(
-            "Section 4.3: the road map loses no more utility than necessary",
-            "Taking the smallest loss/gain ratio first guarantees the least loss if the statistics are right.",
-            f"Planned loss of Random-LS over that of the linear program: at most {furthest.mean:.4f} at any point of "
-            "figures 9 and 12",
-            furthest.mean < 1.01,
-            otherwise="behind unions the first arc by ratio is not always part of the best plan",
-        ),
-        judged(
-            "Section 3: plans bring the load into the capacity",
-            "Drops are inserted so that the load of the network falls below the capacity.",
-            f"Largest measured load of any planner at any rate, mean over networks: {loads[fullest]:.1%} of the "
-            f"capacity ({TITLES[fullest]})",
-            loads[fullest] < 1.01,
-            otherwise="selectivities differ by the origin of tuples, and planners take their mean",
-        ),
-        judged(
-            "Section 4: statistics suffice to know what a plan will cost",
-            "Losses are computed beforehand from selectivities, costs and histograms.",
-            "Largest difference of measured and planned tuple loss, mean over networks, in percentage points: "
-            + "; ".join(f"{TITLES[name]} {100 * value:.1f}" for name, value in largest.items()),
-            max(largest.values()) < NEXT_TO_NOTHING,
-            otherwise="where a union mixes streams whose values have passed different filters, a later filter keeps "
-            "more of one than of the other; planners of random drops take its selectivity as the same for all, and the "
-            "best plan by that measure leans on the error. Drops by value know the values and are not affected",
-        ),
-        judged(
-            "Abstract: shedding brings an overloaded system back into its useful range",
-            "Without shedding queues and latencies grow without bound; with drops the system keeps up.",
-            f"In the simulator, {_excess(min(c.inter_arrival for c in shed))} and less: at most "
-            f"{max(c.under_way for c in shed):.2%} of the tuples still in queues at the end and "
-            f"{max(c.delay_s for c in shed):.3f} s of mean delay with drops; "
-            f"{min(c.under_way for c in crowded):.0%} or more of the tuples still in queues without",
-            max(c.under_way for c in shed) < 0.05 and min(c.under_way for c in crowded) > 0.1,
-            otherwise="the load after shedding is still above what the processor can take",
-        ),
-        judged(
-            "Section 5: simulator and sample find the same losses",
-            "The paper measures in a simulator with queues and round-robin scheduling.",
-            f"Over {len(shed)} runs of the simulator: losses differ from those of the sample by "
-            f"{100 * max(apart):.1f} percentage points at most, {100 * np.mean(apart):.1f} on average",
-            max(apart) < ALMOST_THE_SAME,
-            otherwise="the sample has no queues, and the simulator drops by rank: nested drops take the same tuples, "
-            "where the sample tosses a coin for each",
         ),
     )
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamshed.experiments.aurora_claims import TITLES
-from streamshed.experiments.aurora_runs import Measurements, excess
+from streamshed.experiments.aurora_runs import TITLES, Measurements, excess
 from streamshed.experiments.drawing import FAINT, INK, PLANNER_STYLES, SCALE, new_figure, quiet
 from streamshed.experiments.samples import estimate, ratio
 

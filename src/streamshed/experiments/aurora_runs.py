@@ -56,6 +56,16 @@ SIMULATED_S, QUICK_SIMULATED_S = 5.0, 2.5
 HEADROOM = 0.9
 """H of section 3, for the plans in the simulator: at all of the capacity a queue that has formed would stay."""
 
+TITLES = {
+    "semantic": "Semantic-LS",
+    "roadmap": "Random-LS",
+    "optimal": "optimum (LP)",
+    "input-uniform": "Input-Uniform",
+    "input-cost-uniform": "Input-Cost-Uniform",
+    "input-cost-top": "Input-Cost-Top",
+    "input-random": "Input-Random",
+}
+
 
 @dataclass(frozen=True)
 class Outcome:
