@@ -8,8 +8,8 @@ when it is over.
 Rates go by what this machine can do: it is flooded some times, because Java has to warm up. All is run twice, the
 second time in reverse, so that who comes later has no advantage.
 
-In the last run only the stream of the watched output has a burst, which alone is more than the machine can do: no
-strategy can meet the goal while that lasts, so that it comes to shedding, and when it is over it can be met again.
+In the last run only the stream of the watched output has a burst, which is more than the machine can do: no strategy
+can meet the goal while that lasts, so that it comes to shedding, and when it is over it can be met again.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from streamshed.scheduling import OPTIMIZER, STRATEGIES
 EXAMPLE = Path(__file__).parents[1] / "examples" / "three-paths.yaml"
 WATCHED, SHED = "alarms", "readings"
 SHEDDING = "shedding"
-CALM, BURST = 0.4, 1.4
+CALM, BURST = 0.4, 1.8
 """How much comes, as a share of what the machine can do."""
 DAY = Burst(factor=BURST / CALM)
-OUT_OF_REACH = Burst(burst_s=8.0, factor=20.0, after_s=35.0, only=SHED)
-"""Readings take a fifth of the work at the rates of the spec: so many are 1.7 times what the machine can do."""
+OUT_OF_REACH = Burst(burst_s=8.0, factor=15.0, after_s=35.0, only=SHED)
+"""Readings take a fifth of the work at the rates of the spec: so many, and the rest, are 1.5 times what the machine can
+do."""
 _FLOODS = 6
 
 HEADING = ("all s", "p99 s", "held", "MB", "max MB", "dropped", "switches", "cost", "took s")

@@ -101,6 +101,13 @@ def test_figures_and_numbers_go_into_the_directory(made_up: list[Settings], tmp_
     assert (tmp_path / "results" / "made-up-picture.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_log_file_gets_lines_now_and_then(made_up: list[Settings], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run()[2] == "", "not from a run that is over so soon"
+    monkeypatch.setattr("streamshed.cli.reproduce._LINE_EVERY_S", 0.0)
+    assert run()[2] == "measuring: 1 of 2\n"
+    assert len(made_up) == 2
+
+
 def test_without_a_name_every_paper_is_run_once(made_up: list[Settings]) -> None:
     assert run()[0] == 0
     assert run("made-up", "made-up")[0] == 0

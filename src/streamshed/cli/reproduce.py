@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from streamshed.experiments import Claim, Reproduction
+
+_LINE_EVERY_S = 30.0
 
 
 def _paper_names() -> list[str]:
@@ -88,22 +91,33 @@ def _check_targets(json: Path | None, out: Path | None) -> None:
 
 
 class _Bar:
-    """A bar for each part of a run, on standard error and only for people; gone when the run is over."""
+    """How far each part of a run is, on standard error.
+
+    People see a bar, which is gone when the run is over; a log file gets a line now and then.
+    """
 
     def __init__(self) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        console = Console(stderr=True)
+        self._console = Console(stderr=True, highlight=False)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._progress = Progress(
+            *columns, console=self._console, transient=True, disable=not self._console.is_terminal
+        )
         self._task = self._progress.add_task("starting", total=None)
+        self._line_s = time.monotonic()
 
     def begin(self, what: str, steps: int) -> None:
         self._progress.reset(self._task, description=what, total=steps)
 
     def advance(self) -> None:
         self._progress.advance(self._task)
+        now_s = time.monotonic()
+        if not self._console.is_terminal and now_s >= self._line_s + _LINE_EVERY_S:
+            self._line_s = now_s
+            part = self._progress.tasks[0]
+            self._console.print(f"{part.description}: {part.completed:.0f} of {part.total:.0f}", markup=False)
 
     def __enter__(self) -> _Bar:
         self._progress.start()

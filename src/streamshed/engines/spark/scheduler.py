@@ -70,14 +70,29 @@ class _Outlet:
 
 @dataclass
 class _Watched:
-    """A query, and what is known about it."""
+    """A query, and what is known about it.
+
+    Attributes:
+        delay_s: the mean delay of the latest batch that came out of it.
+    """
 
     query: Query
     stages: tuple[str, ...]
     goals: Goals | None = None
     outlet: _Outlet = field(default_factory=_Outlet)
+    delay_s: float | None = None
     entered_s: float | None = None
     is_judged: bool = False
+
+    @property
+    def must_be_on_time(self) -> bool:
+        return self.goals is not None and Measure.LATENCY in self.goals.of_priority(Priority.MUST_SATISFY)
+
+    def spare_s(self, now_s: float) -> float:
+        """What is left of the latency goal; half of it as long as nothing has come out."""
+        assert self.goals is not None
+        goal_s = self.goals.measures[Measure.LATENCY].graph(now_s - (self.entered_s or now_s))
+        return goal_s / 2 if self.delay_s is None else max(goal_s - self.delay_s, 0.0)
 
 
 class StageScheduler:
@@ -133,7 +148,11 @@ class StageScheduler:
         for query, job in zip(self._queries, self._jobs(), strict=True):
             goals = goals_of(spec.network, query) if name == OPTIMIZER else None
             self.master.start(job, strategy or self._optimizer.first(goals))
-            self._watched[query.id] = _Watched(query, tuple(step.task for step in job.steps), goals)
+            self._watched[query.id] = _Watched(query, tuple(dict.fromkeys(step.task for step in job.steps)), goals)
+        self._through: dict[str, list[_Watched]] = {stage.id: [] for stage in stages}
+        for watched in self._watched.values():
+            for stage_id in watched.stages:
+                self._through[stage_id].append(watched)
         self.master.next({})  # carries the requests out
         self._shedding: dict[str, dict[str, float]] = {}
         self._planned: dict[str, float] = {}
@@ -174,16 +193,12 @@ class StageScheduler:
         return {query.id: self.master.strategy_of(query.id) or "" for query in self._queries}
 
     def _most_rest_s(self, stage: str) -> float:
-        """How long a stage may stand back after a turn: twice on the way, tuples must not have waited beyond a goal."""
-        now_s = time.time()
-        found = [
-            watched.goals.measures[Measure.LATENCY].graph(now_s - (watched.entered_s or now_s))
-            / (2 * len(watched.stages))
-            for watched in self._watched.values()
-            if watched.goals is not None and stage in watched.stages
-            if Measure.LATENCY in watched.goals.of_priority(Priority.MUST_SATISFY)
-        ]
-        return min(found, default=math.inf)
+        """How long a stage may stand back after a turn, so that a query that must be on time is.
+
+        It is what the query's latest tuples had left of the goal, an equal part for each of its stages.
+        """
+        must = (watched for watched in self._through[stage] if watched.must_be_on_time)
+        return min((watched.spare_s(time.time()) / len(watched.stages) for watched in must), default=math.inf)
 
     # --- what batches tell -------------------------------------------------------------------------------------------
 
@@ -205,14 +220,14 @@ class StageScheduler:
             for job in self._jobs():
                 if any(step.task in changed for step in job.steps):
                     self.master.update(job)
-        for watched in self._watched.values():
-            if stage.id not in watched.stages:
-                continue
+        for watched in self._through[stage.id]:
             if watched.entered_s is None:
                 watched.entered_s = batch.end_s
             if stage.plan.outputs:
                 for counts in sources:
                     watched.outlet.add(counts, batch.end_s, self._optimizer.changed_s(watched.query.id))
+                delays_s = [counts.mean_delay_s(batch.end_s) for counts in sources]
+                watched.delay_s = max((delay_s for delay_s in delays_s if delay_s is not None), default=watched.delay_s)
 
     def _jobs(self) -> list[Job]:
         found = stage_jobs(self._network, self._cut, self._queries, self._told)

@@ -32,9 +32,9 @@ class Turns:
     moment after its batch, with next to nothing to do, and would have every second turn at the fixed cost of a batch.
     So a stage that has just had a turn stands back behind those that have not, for twice as long as a round of all
     stages would take if they had next to nothing to do: their number times the shortest batch of late. Then fixed costs
-    take half of the time at most, and whoever is behind has the other half. Who must be on time can ask for less.
-    Nobody waits for ever, either: after some such times it is his turn, if only to find out what the stage can do by
-    now.
+    take half of the time at most, and whoever is behind has the other half. Who must be on time can ask for less, and
+    comes before all others when it is over, whatever the strategy. Nobody waits for ever, either: after some such times
+    it is his turn, if only to find out what the stage can do by now.
 
     A path or segment has a batch of each of its stages that is ready, the one nearest to its end first. What the others
     hand on meanwhile comes too late for that: Spark has to commit it, and to plan the batch that reads it. From the
@@ -45,7 +45,7 @@ class Turns:
     Args:
         master: decides who is next.
         steps: the steps of each stage.
-        most_rest_s: how long a stage stands back at most.
+        most_rest_s: how long a stage stands back at most; finite for those that must be on time.
         clock: tells the time, in seconds.
         poll_s: how often somebody who waits looks whether he still may.
 
@@ -156,9 +156,14 @@ class Turns:
         if now_s - self._ready[first] > _PATIENCE * rest_s > 0:
             candidates = [first]
         else:
-            since_s = {stage: now_s - self._began_s.get(stage, -math.inf) for stage in self._ready}
-            rested = [stage for stage in since_s if since_s[stage] >= min(rest_s, self._most_rest_s(stage))]
-            candidates = rested or list(self._ready)
+            most_s = {stage: self._most_rest_s(stage) for stage in self._ready}
+            rested = [
+                stage
+                for stage in self._ready
+                if now_s - self._began_s.get(stage, -math.inf) >= min(rest_s, most_s[stage])
+            ]
+            must = [stage for stage in rested if math.isfinite(most_s[stage])]
+            candidates = must or rested or list(self._ready)
         turn = self._master.next({step: 1.0 for stage in candidates for step in self._steps[stage]})
         if turn is None:
             return candidates[0]
