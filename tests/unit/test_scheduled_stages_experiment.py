@@ -67,4 +67,4 @@ def test_a_faster_machine_gets_more_and_takes_more_at_a_time() -> None:
     twice = scaled(spec, 2.0)
     assert twice.rates == {"readings": 16000, "tickets": 7000, "reports": 6000}
     most = [stream.source.options["maxRowsPerBatch"] for stream in twice.network.streams if stream.source is not None]
-    assert most == ["180000", "48000", "30000"]
+    assert most == ["90000", "48000", "30000"]
