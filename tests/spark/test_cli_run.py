@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from streamshed.cli import app
-from streamshed.engines.spark.ledger import summarise
+from streamshed.engines.spark.ledger_totals import summarise
 from tests.spark.streams import wait_for
 
 SPEC = """\

@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from streamshed.control import LoadSample
 from streamshed.engines.spark.drops import random_rank
-from streamshed.engines.spark.ledger import Ledger, LedgerRow, summarise
+from streamshed.engines.spark.ledger import Ledger, LedgerRow
+from streamshed.engines.spark.ledger_totals import summarise
 from streamshed.errors import InvalidValueError, StreamshedError, UnknownNameError
 from streamshed.guard import Guard
 from streamshed.qos import Histogram, ValueGraph

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
 from streamshed.engines.spark.drops import random_rank
-from streamshed.engines.spark.ledger import summarise
+from streamshed.engines.spark.ledger_totals import summarise
 from streamshed.engines.spark.runner import SALT, NetworkRunner
 from streamshed.engines.spark.stage import RunningStage
 from streamshed.network import Spec, parse_spec

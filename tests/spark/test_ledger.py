@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from streamshed.engines.spark.drops import random_rank
-from streamshed.engines.spark.ledger import Ledger, LedgerRow, summarise
+from streamshed.engines.spark.ledger import Ledger, LedgerRow
+from streamshed.engines.spark.ledger_totals import summarise
 from streamshed.errors import InvalidValueError, StreamshedError
 from streamshed.guard import Guard
 from tests.spark.streams import add_file, read_stream, rows, wait_for

@@ -20,7 +20,7 @@ from streamshed.distributed.cutting import topology_of
 from streamshed.distributed.exchange import TableDirectory
 from streamshed.distributed.feasible_input.wire import encode, whole
 from streamshed.distributed.scores import Throughput
-from streamshed.engines.spark.ledger import Total, summarise
+from streamshed.engines.spark.ledger_totals import Total, summarise
 from streamshed.engines.spark.node import NodeRunner
 from streamshed.engines.spark.runner import NetworkRunner
 from streamshed.engines.spark.stage import RunningStage

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
-from streamshed.engines.spark.ledger import summarise
+from streamshed.engines.spark.ledger_totals import summarise
 from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
 from streamshed.network import Connector, Spec, load_spec
 from streamshed.planning import Planner, RoadMapPlanner, SemanticRoadMapPlanner

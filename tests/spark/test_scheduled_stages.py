@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streamshed.engines.spark.connectors import ARRIVAL
-from streamshed.engines.spark.ledger import summarise
+from streamshed.engines.spark.ledger_totals import summarise
 from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
 from streamshed.network import Spec, parse_spec
 from streamshed.scheduling import Monitoring, OptimizerSettings

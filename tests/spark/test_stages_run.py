@@ -20,7 +20,8 @@ from typer.testing import CliRunner
 
 from streamshed.cli import app
 from streamshed.engines.spark.drops import random_rank
-from streamshed.engines.spark.ledger import Ledger, summarise
+from streamshed.engines.spark.ledger import Ledger
+from streamshed.engines.spark.ledger_totals import summarise
 from streamshed.engines.spark.runner import SALT, NetworkBatch, NetworkRunner
 from streamshed.engines.spark.stage import RunningStage
 from streamshed.errors import NetworkError, StreamshedError

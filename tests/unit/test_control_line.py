@@ -196,3 +196,36 @@ def test_bad_fractions_are_refused(tmp_path: Path, fractions: list[float]) -> No
 def test_a_line_needs_a_threshold(tmp_path: Path) -> None:
     with pytest.raises(InvalidValueError, match="threshold"):
         ControlLine(tmp_path, 0)
+
+
+def test_a_long_history_forgets_its_beginning_and_says_so(tmp_path: Path, clock: Clock) -> None:
+    line = ControlLine(tmp_path, 1, clock, kept=10)
+    began_ms = clock.ms
+    seen = {}
+    for number in range(100):
+        clock.time_s += 1.0
+        seen[line.write([number / 256])] = number / 256
+    history = tmp_path / "control-history.jsonl"
+    assert len(history.read_text().splitlines()) <= 22
+    latest = dict(list(seen.items())[-10:])
+    clock.time_s += 1.0
+    for known in (line, ControlLine(tmp_path, 1, clock, kept=10)):
+        assert {time_ms: known.at(time_ms)[0] for time_ms in latest} == latest
+        assert all(known.is_certain(time_ms) for time_ms in latest)
+        assert not known.is_certain(began_ms + 1000), "nobody knows any more what held then"
+
+
+def test_what_came_too_late_is_not_forgotten_with_the_rest(tmp_path: Path, clock: Clock) -> None:
+    line = ControlLine(tmp_path, 1, clock, kept=10)
+    for _ in range(15):
+        clock.time_s += 1.0
+        line.write([0.5])
+    slot = clock.ms // SLOT_MS
+    line._late.append((slot, slot))
+    for _ in range(8):
+        clock.time_s += 1.0
+        line.write([0.25])
+    assert line._since > 0
+    again = ControlLine(tmp_path, 1, clock, kept=10)
+    assert not again.is_certain(slot * SLOT_MS)
+    assert again.is_certain(clock.ms)

@@ -20,7 +20,7 @@ from rich.text import Text
 from streamshed.cli.node import STATUS, TOKEN
 from streamshed.cli.render import number
 from streamshed.distributed.arc_files import ArcFiles, Inbox, file_name, read_document
-from streamshed.engines.spark.ledger import summarise
+from streamshed.engines.spark.ledger_totals import summarise
 from streamshed.errors import StreamshedError
 from streamshed.network import NodeSpec
 

@@ -29,7 +29,7 @@ def ledger(
     from rich.table import Table
 
     from streamshed.cli.export import write_json
-    from streamshed.engines.spark.ledger import summarise
+    from streamshed.engines.spark.ledger_totals import summarise
 
     totals = summarise(directory, by.value)
     table = Table(box=None, pad_edge=False)

@@ -196,15 +196,13 @@ class Accounts:
         # While the query runs, the report of the last batch may be on its way.
         over = over[:-1] if gated.handle.isActive else over
         first = self._known[gated.query_id].first_batch
-        noted = self.ledger.open_batches().get(gated.query_id, set())
-        entered = {row.batch_id for row in self.ledger.rows(gated.query_id)}
-        return ({batch_id for batch_id in over if batch_id >= first} | noted) - entered
+        lost = {batch_id for batch_id in over if batch_id >= first and not self.ledger.has(gated.query_id, batch_id)}
+        return lost | self.ledger.noted_open(gated.query_id)
 
     def accounted(self, gated: GatedQuery) -> int:
         """The last batch of a query up to which all are in the ledger; -1 if the first one is not."""
-        entered = {row.batch_id for row in self.ledger.rows(gated.query_id)}
         batch_id = self._known[gated.query_id].first_batch
-        while batch_id in entered:
+        while self.ledger.has(gated.query_id, batch_id):
             batch_id += 1
         return batch_id - 1
 

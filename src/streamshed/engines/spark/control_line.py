@@ -8,9 +8,10 @@ the thresholds of all drops of an application, and one broadcast serves them all
 it holds the thresholds of a batch that starts within it. A batch takes those of its own start time, which is
 `current_timestamp()` in a streaming plan: Spark writes it to the offset log before the batch runs, and a batch that is
 replayed after a crash has it again. A change holds from a slot that has not begun yet, and is in the durable history
-beside the line before it can be seen. So the thresholds of a batch follow from two durable logs, a replay drops the
-same tuples as the first attempt, and a batch of which nothing else is left can be counted again. (This is why there is
-a join and not a scalar subquery: in a subquery, `current_timestamp()` is the time of planning.)
+beside the line before it can be seen, where it stays for hours. So the thresholds of a batch follow from two durable
+logs, a replay drops the same tuples as the first attempt, and a batch of which nothing else is left can be counted
+again. (This is why there is a join and not a scalar subquery: in a subquery, `current_timestamp()` is the time of
+planning.)
 
 The ring reaches 12.8 s back (for batches that have started but not read it yet) and 12.8 s ahead (for a writer that is
 held up). A batch that is replayed later than that is pinned: its slot keeps what it was.
@@ -50,6 +51,9 @@ _LEAST_LEAD_MS = 20  # a change must be visible to readers before the slot from 
 _MOST_LEAD_MS = 2000
 _SPARE_MS = 5
 
+KEPT_CHANGES = 50_000
+"""Of the thresholds: those of some hours at least."""
+
 _DIGITS = 4  # of a level, with the space behind it
 
 Levels = tuple[int, ...]
@@ -68,6 +72,7 @@ class ControlLine:
         directory: holds the line and its history; it is made if it does not exist.
         size: how many thresholds there are.
         clock: the time in seconds since 1970, by the clock of the Spark driver.
+        kept: how many changes the history keeps, and up to twice as many before it forgets the older ones.
 
     >>> import tempfile
     >>> line = ControlLine(tempfile.mkdtemp(), 2, clock=lambda: 1000.0)
@@ -76,13 +81,17 @@ class ControlLine:
     ((0.25, 1.0), (0.0, 0.0), (0.25, 1.0))
     """
 
-    def __init__(self, directory: str | Path, size: int, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, directory: str | Path, size: int, clock: Callable[[], float] = time.time, kept: int = KEPT_CHANGES
+    ) -> None:
         if size < 1:
             raise InvalidValueError("a control line needs a threshold", where="control line", got=size, expected=">= 1")
         self.size = size
         self.directory = _usable(Path(directory))
         self.path = self.directory / "control"
         self._clock = clock
+        self._kept = kept
+        self._since = 0
         self._froms: list[int] = []
         self._levels: list[Levels] = []
         self._late: list[tuple[int, int]] = []
@@ -95,6 +104,7 @@ class ControlLine:
             self._replay(record)
         self._ring: NDArray[np.int64] = np.zeros((SLOTS, size), dtype=np.int64)
         self._last = self._froms[-1] if self._froms else 0
+        self._forget()
         now = self._slot()
         for slot in range(now - _AHEAD, now):
             self._ring[slot % SLOTS] = self._at(slot)
@@ -121,6 +131,7 @@ class ControlLine:
             late: Record = {"late": [start, self._slot()]}
             self._history.append(late)
             self._replay(late)
+        self._forget()
         return start * SLOT_MS
 
     @staticmethod
@@ -161,9 +172,12 @@ class ControlLine:
         return tuple(level / LEVELS for level in self._at(time_ms // SLOT_MS))
 
     def is_certain(self, time_ms: int) -> bool:
-        """Whether a batch that started then surely read what `at` says: no change came too late for it."""
+        """Whether a batch that started then surely read what `at` says.
+
+        Not if a change came too late for it, or the history does not go back so far.
+        """
         slot = time_ms // SLOT_MS
-        return not any(start <= slot <= end for start, end in self._late)
+        return slot >= self._since and not any(start <= slot <= end for start, end in self._late)
 
     def thresholds(self, spark: SparkSession) -> DataFrame:
         """One row for the plan of a streaming query: the fractions to drop in its running batch, as `THRESHOLDS`."""
@@ -227,6 +241,9 @@ class ControlLine:
 
     def _replay(self, record: Record) -> None:
         """Take a record of the history: a change takes the place of all that was to come from its start on."""
+        if "since" in record:
+            self._since = record["since"]
+            return
         if "late" in record:
             self._late.append(tuple(record["late"]))
             return
@@ -237,6 +254,22 @@ class ControlLine:
         for slot, of_pin in record["pins"]:
             self._put(slot, tuple(of_pin))
             self._put(slot + 1, levels)
+
+    def _forget(self) -> None:
+        """Forget the older half of a long history: batches that started then are over and in the ledger."""
+        if len(self._froms) <= 2 * self._kept:
+            return
+        del self._froms[: -self._kept], self._levels[: -self._kept]
+        self._since = self._froms[0]
+        self._late = [(start, end) for start, end in self._late if end >= self._since]
+        changes = zip(self._froms, self._levels, strict=True)
+        self._history.replace(
+            [
+                {"since": self._since},
+                *({"late": late} for late in self._late),
+                *({"from": start, "x": levels, "pins": []} for start, levels in changes),
+            ]
+        )
 
     def _put(self, start: int, levels: Levels) -> None:
         if self._froms and self._froms[-1] == start:

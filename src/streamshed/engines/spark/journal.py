@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +29,25 @@ class Journal:
 
     def append(self, *records: Record) -> None:
         """Write records and wait until they are safe."""
-        text = "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records)
+        lines = b"".join(_line(record) for record in records)
         with self.path.open("ab+") as file:
             if not self._checked and file.tell() > 0:
                 file.seek(-1, os.SEEK_END)
                 if file.read(1) != b"\n":
-                    text = "\n" + text
+                    lines = b"\n" + lines
             self._checked = True
-            file.write(text.encode())
+            file.write(lines)
             file.flush()
             os.fsync(file.fileno())
+
+    def replace(self, records: Iterable[Record]) -> None:
+        """Put records in the place of all that are there; whoever reads meanwhile sees the ones or the others."""
+        temporary = self.path.with_name(f".{self.path.name}.tmp")
+        with temporary.open("wb") as file:
+            file.writelines(_line(record) for record in records)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, self.path)  # noqa: PTH105  (one system call, and atomic)
 
     def read(self) -> Iterator[Record]:
         """All records in the order in which they were written."""
@@ -52,3 +61,7 @@ class Journal:
                     continue  # the end of a writer that died
                 if isinstance(record, dict):
                     yield record
+
+
+def _line(record: Record) -> bytes:
+    return json.dumps(record, separators=(",", ":")).encode() + b"\n"

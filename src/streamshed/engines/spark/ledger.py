@@ -15,20 +15,26 @@ may take the report of its last batches with it. Nothing in the ledger rests on 
 An open batch is in the summary as such until it is settled, so that sums never pass for complete when they are not.
 
 The files are JSON lines, one file per query, on disk before the writer goes on. The last row of a (batch, drop) counts.
+
+A query may run for months. Rows of its latest batches are kept as they are, by the ten thousand; those of older ones
+are added up by the minute, drop by drop. So sums stay as exact as they were, and the file, the memory that it takes and
+the time of a restart stay small. Spark's checkpoint has long forgotten these batches: none of them can come again.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from streamshed.engines.spark.journal import Journal
-from streamshed.errors import InvalidValueError, StreamshedError
+from streamshed.engines.spark.journal import Journal, Record
 
-By = Literal["stream", "drop", "output", "time"]
+KEPT_ROWS = 20_000
+"""So many rows of a query are kept, and up to twice as many before older ones are added up."""
+
+_MINUTE_MS = 60_000
 
 
 @dataclass(frozen=True)
@@ -94,61 +100,179 @@ class LedgerQuery:
 
 
 @dataclass(frozen=True)
-class Total:
-    """Sums over the rows of one stream, drop, output or minute.
+class LedgerSum:
+    """One drop in all batches that started within a minute, and are too old to be kept one by one.
 
     Attributes:
-        key: of what.
-        batches: how many micro-batches.
+        query_id: of the query.
+        output: its name.
+        drop: the name of the drop.
+        stream: whose tuples it drops.
+        entry: whether all tuples of the stream pass here.
+        source: whether all tuples of a source of the query pass here.
+        time_ms: the begin of the minute, milliseconds since 1970.
+        batches: how many.
         arrived: tuples that came in.
         delivered: tuples that went on.
         dropped: tuples that were shed.
         malformed: tuples that were not well-formed.
-        open: batches whose tuples are still to be counted.
     """
 
-    key: str
+    query_id: str
+    output: str
+    drop: str
+    stream: str
+    entry: bool
+    source: bool
+    time_ms: int
     batches: int
     arrived: int
     delivered: int
     dropped: int
     malformed: int
-    open: int = 0
+
+    @classmethod
+    def of(cls, row: LedgerRow) -> LedgerSum:
+        """A single row."""
+        minute_ms = row.time_ms - row.time_ms % _MINUTE_MS
+        return cls(
+            row.query_id, row.output, row.drop, row.stream, row.entry, row.source, minute_ms,
+            1, row.arrived, row.delivered, row.dropped, row.malformed,
+        )  # fmt: skip
 
     @property
-    def balanced(self) -> bool:
-        """Whether every tuple is accounted for."""
-        return self.open == 0 and self.arrived == self.delivered + self.dropped + self.malformed
+    def key(self) -> tuple[object, ...]:
+        """What it is about."""
+        return (self.query_id, self.output, self.drop, self.stream, self.entry, self.source, self.time_ms)
+
+    def __add__(self, other: LedgerSum) -> LedgerSum:
+        return replace(
+            self,
+            batches=self.batches + other.batches,
+            arrived=self.arrived + other.arrived,
+            delivered=self.delivered + other.delivered,
+            dropped=self.dropped + other.dropped,
+            malformed=self.malformed + other.malformed,
+        )
+
+
+def added_up(parts: Iterable[LedgerSum]) -> list[LedgerSum]:
+    """Sums with one for each drop and minute."""
+    found: dict[tuple[object, ...], LedgerSum] = {}
+    for part in parts:
+        found[part.key] = found[part.key] + part if part.key in found else part
+    return list(found.values())
+
+
+class _Book:
+    """The file of one query, and which batches are in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.journal = Journal(path)
+        self.rows = 0
+        self.entered: set[int] = set()
+        self.noted: set[int] = set()
+        self.folded_to = -1
+        for record in self.journal.read():
+            self.note(record)
+
+    def write(self, *records: Record) -> None:
+        self.journal.append(*records)
+        for record in records:
+            self.note(record)
+
+    def note(self, record: Record) -> None:
+        match record.get("kind"):
+            case "batch":
+                self.rows += 1
+                self.entered.add(record["batch_id"])
+            case "open":
+                self.noted.add(record["batch_id"])
+            case "folded":
+                self.folded_to = record["to"]
+
+    @property
+    def open(self) -> set[int]:
+        return self.noted - self.entered
+
+    def has(self, batch_id: int) -> bool:
+        return batch_id in self.entered or (batch_id <= self.folded_to and batch_id not in self.noted)
 
 
 class Ledger:
-    """Writes and reads the ledger in a directory; made if it does not exist."""
+    """Writes and reads the ledger in a directory; made if it does not exist.
 
-    def __init__(self, directory: str | Path) -> None:
+    One process writes, from any of its threads.
+
+    Args:
+        directory: holds it.
+        kept_rows: how many rows of a query are kept.
+    """
+
+    def __init__(self, directory: str | Path, kept_rows: int = KEPT_ROWS) -> None:
         self.directory = Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
-        self._journals: dict[str, Journal] = {}
+        self._kept_rows = kept_rows
+        self._lock = threading.RLock()
+        self._books: dict[str, _Book] = {}
+
+    # --- writing -----------------------------------------------------------------------------------------------------
 
     def add_query(self, query: LedgerQuery) -> None:
         """Note that a query runs under control."""
-        self._journal(query.query_id).append({"kind": "query", **asdict(query)})
+        with self._lock:
+            self._book(query.query_id).write({"kind": "query", **asdict(query)})
 
     def add(self, rows: Iterable[LedgerRow]) -> None:
         """Write the rows of a batch; earlier rows of the same batch and drop no longer count."""
-        records: dict[str, list[dict[str, Any]]] = {}
+        records: dict[str, list[Record]] = {}
         for row in rows:
             records.setdefault(row.query_id, []).append({"kind": "batch", **asdict(row)})
-        for query_id, of_query in records.items():
-            self._journal(query_id).append(*of_query)
+        with self._lock:
+            for query_id, of_query in records.items():
+                book = self._book(query_id)
+                book.write(*of_query)
+                if book.rows > 2 * self._kept_rows:
+                    self._fold(query_id)
 
     def open_batch(self, query_id: str, batch_id: int) -> None:
         """Note that a batch is over of which there is no report."""
-        self._journal(query_id).append({"kind": "open", "batch_id": batch_id})
+        with self._lock:
+            self._book(query_id).write({"kind": "open", "batch_id": batch_id})
 
-    def queries(self) -> dict[str, LedgerQuery]:
-        """All queries by id. The first batch under control is that of the first run."""
+    def _fold(self, query_id: str) -> None:
+        """Add rows up that are older than those to be kept."""
+        rows = self.rows(query_id)
+        first = rows[-self._kept_rows].batch_id
+        old = [LedgerSum.of(row) for row in rows if row.batch_id < first]
+        book = self._book(query_id)
+        book.journal.replace(
+            [
+                *({"kind": "query", **asdict(query)} for query in self.queries(query_id).values()),
+                {"kind": "folded", "to": max(first - 1, book.folded_to)},
+                *({"kind": "sum", **asdict(one)} for one in added_up([*self.sums(query_id), *old])),
+                *({"kind": "open", "batch_id": batch_id} for batch_id in sorted(book.open)),
+                *({"kind": "batch", **asdict(row)} for row in rows if row.batch_id >= first),
+            ]
+        )
+        del self._books[query_id]
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def has(self, query_id: str, batch_id: int) -> bool:
+        """Whether a batch has been entered."""
+        with self._lock:
+            return self._book(query_id).has(batch_id)
+
+    def noted_open(self, query_id: str) -> set[int]:
+        """The batches of a query that were noted as open and have not been entered yet."""
+        with self._lock:
+            return self._book(query_id).open
+
+    def queries(self, query_id: str = "*") -> dict[str, LedgerQuery]:
+        """One query or all, by id. The first batch under control is that of the first run."""
         found: dict[str, LedgerQuery] = {}
-        for record in self._records("query"):
+        for record in self._records("query", query_id):
             query = LedgerQuery(**record)
             if query.query_id in found:
                 query = LedgerQuery(**{**record, "first_batch": found[query.query_id].first_batch})
@@ -161,74 +285,25 @@ class Ledger:
         latest = {(row.query_id, row.batch_id, row.drop): row for row in rows}
         return [latest[key] for key in sorted(latest)]
 
-    def open_batches(self) -> dict[str, set[int]]:
-        """The batches, by query, that were noted as open and have no rows yet."""
-        found: dict[str, set[int]] = {}
-        for path in self._paths():
-            records = list(Journal(path).read())
-            done = {record["batch_id"] for record in records if record.get("kind") == "batch"}
-            left = {record["batch_id"] for record in records if record.get("kind") == "open"} - done
-            if left:
-                found[path.stem] = left
-        return found
+    def sums(self, query_id: str = "*") -> list[LedgerSum]:
+        """What became of the rows that are not kept."""
+        return [LedgerSum(**record) for record in self._records("sum", query_id)]
 
-    def _journal(self, query_id: str) -> Journal:
-        return self._journals.setdefault(query_id, Journal(self.directory / f"{query_id}.jsonl"))
+    def open_batches(self) -> dict[str, set[int]]:
+        """The batches, by query, that were noted as open and have not been entered yet, as the files say."""
+        found = {path.stem: _Book(path).open for path in self._paths()}
+        return {query_id: left for query_id, left in found.items() if left}
+
+    def _book(self, query_id: str) -> _Book:
+        if query_id not in self._books:
+            self._books[query_id] = _Book(self.directory / f"{query_id}.jsonl")
+        return self._books[query_id]
 
     def _paths(self, query_id: str = "*") -> list[Path]:
         return sorted(self.directory.glob(f"{query_id}.jsonl"))
 
-    def _records(self, kind: str, query_id: str = "*") -> Iterable[dict[str, Any]]:
+    def _records(self, kind: str, query_id: str = "*") -> Iterable[Record]:
         for path in self._paths(query_id):
             for record in Journal(path).read():
                 if record.pop("kind", None) == kind:
                     yield record
-
-
-def summarise(directory: str | Path, by: By = "stream") -> list[Total]:
-    """Sum a ledger up.
-
-    Args:
-        directory: that of the ledger, or of the guard that keeps it.
-        by: what to sum over. Only `drop` shows drops that lie behind others; the rest count each tuple where it
-            enters: the network, or with `output` the query (a durable arc is a source, too, of the stage that reads
-            it). A stream that two queries read is counted in both.
-
-    Raises:
-        StreamshedError: if there is no ledger.
-    """
-    place = Path(directory)
-    place = place / "ledger" if (place / "ledger").is_dir() else place
-    if not any(place.glob("*.jsonl")):
-        raise StreamshedError("there is no ledger", where=str(directory), expected="the directory of a guard")
-    ledger = Ledger(place)
-    keys = {
-        "stream": lambda row: row.stream,
-        "drop": lambda row: row.drop,
-        "output": lambda row: row.output,
-        "time": lambda row: datetime.fromtimestamp(row.time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M"),
-    }
-    if by not in keys:
-        raise InvalidValueError("a ledger cannot be summed so", where="ledger", got=by, expected=", ".join(keys))
-    groups: dict[str, list[LedgerRow]] = {}
-    for row in ledger.rows():
-        if row.entry or by == "drop" or (by == "output" and row.source):
-            groups.setdefault(keys[by](row), []).append(row)
-    waiting = ledger.open_batches()
-    totals = [_total(key, rows, waiting) for key, rows in sorted(groups.items())]
-    unseen = set(waiting) - {row.query_id for rows in groups.values() for row in rows}
-    totals += [Total(query_id, 0, 0, 0, 0, 0, len(waiting[query_id])) for query_id in sorted(unseen)]
-    return totals
-
-
-def _total(key: str, rows: list[LedgerRow], waiting: Mapping[str, set[int]]) -> Total:
-    queries = {row.query_id for row in rows}
-    return Total(
-        key,
-        len({(row.query_id, row.batch_id) for row in rows}),
-        sum(row.arrived for row in rows),
-        sum(row.delivered for row in rows),
-        sum(row.dropped for row in rows),
-        sum(row.malformed for row in rows),
-        sum(len(waiting.get(query_id, ())) for query_id in queries),
-    )
