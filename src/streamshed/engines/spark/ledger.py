@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -131,36 +131,22 @@ class LedgerSum:
     dropped: int
     malformed: int
 
-    @classmethod
-    def of(cls, row: LedgerRow) -> LedgerSum:
-        """A single row."""
-        minute_ms = row.time_ms - row.time_ms % _MINUTE_MS
-        return cls(
-            row.query_id, row.output, row.drop, row.stream, row.entry, row.source, minute_ms,
-            1, row.arrived, row.delivered, row.dropped, row.malformed,
-        )  # fmt: skip
 
-    @property
-    def key(self) -> tuple[object, ...]:
-        """What it is about."""
-        return (self.query_id, self.output, self.drop, self.stream, self.entry, self.source, self.time_ms)
-
-    def __add__(self, other: LedgerSum) -> LedgerSum:
-        return replace(
-            self,
-            batches=self.batches + other.batches,
-            arrived=self.arrived + other.arrived,
-            delivered=self.delivered + other.delivered,
-            dropped=self.dropped + other.dropped,
-            malformed=self.malformed + other.malformed,
-        )
+_COUNTED = ("batches", "arrived", "delivered", "dropped", "malformed")
+_NAMED = tuple(one.name for one in fields(LedgerSum) if one.name not in _COUNTED)
 
 
-def added_up(parts: Iterable[LedgerSum]) -> list[LedgerSum]:
-    """Sums with one for each drop and minute."""
-    found: dict[tuple[object, ...], LedgerSum] = {}
-    for part in parts:
-        found[part.key] = found[part.key] + part if part.key in found else part
+def _added_up(records: Iterable[Record]) -> list[Record]:
+    """Records of rows and sums, as one sum for each drop and minute."""
+    found: dict[tuple[object, ...], Record] = {}
+    for record in records:
+        part = {"batches": 1, **record, "time_ms": record["time_ms"] - record["time_ms"] % _MINUTE_MS}
+        key = tuple(part[name] for name in _NAMED)
+        if key not in found:
+            found[key] = {"kind": "sum", **dict(zip(_NAMED, key, strict=True)), **dict.fromkeys(_COUNTED, 0)}
+        total = found[key]
+        for name in _COUNTED:
+            total[name] += part[name]
     return list(found.values())
 
 
@@ -221,13 +207,13 @@ class Ledger:
     def add_query(self, query: LedgerQuery) -> None:
         """Note that a query runs under control."""
         with self._lock:
-            self._book(query.query_id).write({"kind": "query", **asdict(query)})
+            self._book(query.query_id).write({"kind": "query", **vars(query)})
 
     def add(self, rows: Iterable[LedgerRow]) -> None:
         """Write the rows of a batch; earlier rows of the same batch and drop no longer count."""
         records: dict[str, list[Record]] = {}
         for row in rows:
-            records.setdefault(row.query_id, []).append({"kind": "batch", **asdict(row)})
+            records.setdefault(row.query_id, []).append({"kind": "batch", **vars(row)})
         with self._lock:
             for query_id, of_query in records.items():
                 book = self._book(query_id)
@@ -242,17 +228,20 @@ class Ledger:
 
     def _fold(self, query_id: str) -> None:
         """Add rows up that are older than those to be kept."""
-        rows = self.rows(query_id)
-        first = rows[-self._kept_rows].batch_id
-        old = [LedgerSum.of(row) for row in rows if row.batch_id < first]
         book = self._book(query_id)
+        records = list(book.journal.read())
+        latest = {(record["batch_id"], record["drop"]): record for record in records if record.get("kind") == "batch"}
+        rows = [latest[key] for key in sorted(latest)]
+        first = rows[-self._kept_rows]["batch_id"]
+        old = [record for record in rows if record["batch_id"] < first]
+        sums = [record for record in records if record.get("kind") == "sum"]
         book.journal.replace(
             [
-                *({"kind": "query", **asdict(query)} for query in self.queries(query_id).values()),
+                *({"kind": "query", **vars(query)} for query in self.queries(query_id).values()),
                 {"kind": "folded", "to": max(first - 1, book.folded_to)},
-                *({"kind": "sum", **asdict(one)} for one in added_up([*self.sums(query_id), *old])),
+                *_added_up([*sums, *old]),
                 *({"kind": "open", "batch_id": batch_id} for batch_id in sorted(book.open)),
-                *({"kind": "batch", **asdict(row)} for row in rows if row.batch_id >= first),
+                *rows[len(old) :],
             ]
         )
         del self._books[query_id]
