@@ -16,7 +16,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from streamshed.cli import app
-from streamshed.cli.children import Child, ClusterView
+from streamshed.cli.children import Child
+from streamshed.cli.cluster_view import ClusterView
 from streamshed.cli.node import TOKEN
 from streamshed.network import load_spec, node_specs
 

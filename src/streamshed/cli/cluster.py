@@ -85,8 +85,9 @@ def cluster(
     """
     from rich.console import Console
 
-    from streamshed.cli.children import Child, ClusterView, ended_with
+    from streamshed.cli.children import Child, ended_with
     from streamshed.cli.cluster_report import report, summary
+    from streamshed.cli.cluster_view import ClusterView
     from streamshed.control import BATCH_CONTROLLERS, controller_named
     from streamshed.network import load_spec, node_specs
     from streamshed.planning import planner_named

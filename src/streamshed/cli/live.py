@@ -6,14 +6,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from streamshed.cli.picture import LINE_EVERY_S, Picture
 from streamshed.cli.render import number, percent
 from streamshed.planning.fair import jain_index
 
@@ -21,17 +20,13 @@ if TYPE_CHECKING:
     from streamshed.engines.spark.monitor import DropCounts
     from streamshed.engines.spark.runner import NetworkBatch
 
-LINE_EVERY_S = 5.0
-"""How often a line is printed where there is no terminal."""
-
-_REFRESHES = 4  # a second
 _HISTORY = 60  # batches
 _BAR = 24
 _MOST_ARCS = 12
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
-class LiveView:
+class LiveView(Picture):
     """Shows the latest batch: delay against the target, arrival rate, work kept, drops by arc, utility by output.
 
     `show` may be called from any thread and returns at once; in a terminal the picture is renewed four times a second.
@@ -46,7 +41,8 @@ class LiveView:
     """
 
     def __init__(self, console: Console, target_s: float, title: str) -> None:
-        self.console, self.target_s, self.title = console, target_s, title
+        super().__init__(console)
+        self.target_s, self.title = target_s, title
         self._lock = threading.Lock()
         self._batch: NetworkBatch | None = None
         self._delay_s: float | None = None
@@ -56,20 +52,10 @@ class LiveView:
         self._delays: deque[float] = deque(maxlen=_HISTORY)
         self._began_s = time.time()
         self._line_s = 0.0
-        self._live = Live(
-            console=console, get_renderable=self.picture, refresh_per_second=_REFRESHES, vertical_overflow="crop"
-        )
 
     def __enter__(self) -> Self:
         self._began_s = time.time()
-        if self.console.is_terminal:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._live.stop()
+        return super().__enter__()
 
     def show(self, batch: NetworkBatch) -> None:
         """Take notice of a batch."""
