@@ -422,6 +422,26 @@ def test_the_wait_for_a_turn_is_no_cost_and_memory_is_what_waits() -> None:
     assert made.measure("alarms", 9.0)[Measure.LATENCY] == pytest.approx(9.0 - (4.0 - 5.0)), "the longest wait"
 
 
+def test_what_waits_for_a_stage_with_two_inputs_counts_once() -> None:
+    spec = parse_spec(
+        """\
+name: both
+streams:
+  a: {columns: {id: bigint}}
+  b: {columns: {id: bigint}}
+operators:
+  both: {type: union, inputs: [a, b], stage: true}
+  some: {type: filter, input: both, where: id > 5}
+outputs:
+  out: {input: some}
+rates: {a: 10, b: 10}
+"""
+    )
+    made, running = scheduler(spec, "segment")
+    assert set(running) == {"both", "out"}
+    assert made.memory_bytes("out", 0.0) == 2 * FakeBacklog.held
+
+
 def test_what_cannot_be_scheduled_is_refused() -> None:
     spec = parse_spec(SPEC)
     with pytest.raises(UnknownNameError, match="no strategy 'fifo'"):
