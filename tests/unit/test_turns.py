@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -158,18 +157,17 @@ def test_whoever_had_a_turn_stands_back_for_a_round() -> None:
 
 def test_whoever_must_be_on_time_stands_back_for_less() -> None:
     clock = Clock()
-    rests_s = {"fast": 2.0, "last": math.inf, "slow": math.inf}
-    players = Players(Turns(master("path-capacity"), STEPS, rests_s.__getitem__, clock=clock, poll_s=0.01))
+    players = Players(Turns(master("path-capacity"), STEPS, {"fast": 2.0}, clock=clock, poll_s=0.01))
     all_wait_after_turns(players, clock)
     players.go("last", then="fast")  # two rounds take 6 s, and it ran 5 s ago, but that is long enough for it
     players.go("fast", then="slow")
     players.join()
 
 
-@pytest.mark.parametrize(("urgent", "order"), [(math.inf, ["fast", "slow"]), (1.0, ["slow", "fast"])])
-def test_whoever_must_be_on_time_comes_first_whatever_the_strategy(urgent: float, order: list[str]) -> None:
-    rests_s = {"fast": math.inf, "last": math.inf, "slow": urgent}
-    players = Players(Turns(master("path-capacity"), STEPS, rests_s.__getitem__, clock=Clock(), poll_s=0.01))
+@pytest.mark.parametrize(("must", "order"), [((), ["fast", "slow"]), (("slow",), ["slow", "fast"])])
+def test_whoever_must_be_on_time_comes_first_whatever_the_strategy(must: Sequence[str], order: list[str]) -> None:
+    rests_s = dict.fromkeys(must, 1.0)
+    players = Players(Turns(master("path-capacity"), STEPS, rests_s, clock=Clock(), poll_s=0.01))
     players.come("last")
     players.come("fast", "slow")
     players.turns._slices.clear()  # else it would still be the turn of the path to which `last` and `fast` belong
@@ -386,17 +384,13 @@ def test_a_query_counts_as_much_as_the_most_urgent_of_its_goals() -> None:
 
 def test_stages_of_a_query_that_must_be_on_time_rest_for_what_is_left_of_the_goal() -> None:
     made, running = scheduler(parse_spec(SPEC))
-
-    def rests_s() -> dict[str, float]:
-        found = {stage: made._most_rest_s(stage) for stage in made.capacities}
-        return {stage: rest_s for stage, rest_s in found.items() if math.isfinite(rest_s)}
-
-    assert rests_s() == {"cheap": 0.5, "alarms": 0.5}, "half of the goal, which is 2 s, as long as nothing is known"
+    rests_s = made.turns._most_rest_s
+    assert rests_s == {"cheap": 0.5, "alarms": 0.5}, "half of the goal, which is 2 s, as long as nothing is known"
     for delay_s, rest_s in ((1.2, 0.4), (1.8, 0.1), (5.0, 0.0), (0.4, 0.8)):
         feed(made, running, 1.0, delay_s)
-        assert rests_s() == pytest.approx({"cheap": rest_s, "alarms": rest_s})
+        assert rests_s == pytest.approx({"cheap": rest_s, "alarms": rest_s})
     by_strategy, _ = scheduler(parse_spec(SPEC), "path-capacity")
-    assert {by_strategy._most_rest_s(stage) for stage in by_strategy.capacities} == {math.inf}
+    assert by_strategy.turns._most_rest_s == {}
 
 
 def test_it_does_not_shed_where_that_is_forbidden() -> None:

@@ -73,26 +73,34 @@ class _Watched:
     """A query, and what is known about it.
 
     Attributes:
-        delay_s: the mean delay of the latest batch that came out of it.
+        spare_s: what the tuples that came out last had left of a latency goal that must be met; half of it before that.
     """
 
     query: Query
     stages: tuple[str, ...]
     goals: Goals | None = None
     outlet: _Outlet = field(default_factory=_Outlet)
-    delay_s: float | None = None
     entered_s: float | None = None
     is_judged: bool = False
+    spare_s: float = math.inf
+
+    def __post_init__(self) -> None:
+        if self.must_be_on_time:
+            self.spare_s = self._latency_goal_s(0.0) / 2
 
     @property
     def must_be_on_time(self) -> bool:
         return self.goals is not None and Measure.LATENCY in self.goals.of_priority(Priority.MUST_SATISFY)
 
-    def spare_s(self, now_s: float) -> float:
-        """What is left of the latency goal; half of it as long as nothing has come out."""
+    def came_out(self, delay_s: float, now_s: float) -> None:
+        """Tuples have come out, so late on average."""
+        if self.must_be_on_time:
+            goal_s = self._latency_goal_s(now_s - (self.entered_s or now_s))
+            self.spare_s = max(goal_s - delay_s, 0.0)
+
+    def _latency_goal_s(self, age_s: float) -> float:
         assert self.goals is not None
-        goal_s = self.goals.measures[Measure.LATENCY].graph(now_s - (self.entered_s or now_s))
-        return goal_s / 2 if self.delay_s is None else max(goal_s - self.delay_s, 0.0)
+        return self.goals.measures[Measure.LATENCY].graph(age_s)
 
 
 class StageScheduler:
@@ -135,7 +143,6 @@ class StageScheduler:
         self._queries = stage_queries(spec.network, stages)
         self.master = MasterScheduler(_QUANTUM_S)
         steps = {stage.id: tuple(step_id(source, stage.id) for source in stage.inputs) for stage in stages}
-        self.turns = Turns(self.master, steps, self._most_rest_s)
         self.changes: list[Decision] = []
         self.switches = {query.id: 0 for query in self._queries}
         self.optimizing_s = 0.0
@@ -153,6 +160,10 @@ class StageScheduler:
         for watched in self._watched.values():
             for stage_id in watched.stages:
                 self._through[stage_id].append(watched)
+        self._most_rest_s: dict[str, float] = {}
+        for watched in self._watched.values():
+            self._let_rest(watched)
+        self.turns = Turns(self.master, steps, self._most_rest_s)
         self.master.next({})  # carries the requests out
         self._shedding: dict[str, dict[str, float]] = {}
         self._planned: dict[str, float] = {}
@@ -192,13 +203,15 @@ class StageScheduler:
         """The strategy that each query is under."""
         return {query.id: self.master.strategy_of(query.id) or "" for query in self._queries}
 
-    def _most_rest_s(self, stage: str) -> float:
-        """How long a stage may stand back after a turn, so that a query that must be on time is.
+    def _let_rest(self, watched: _Watched) -> None:
+        """Say how long stages of a query may stand back after a turn, if it must be on time, so that it is.
 
-        It is what the query's latest tuples had left of the goal, an equal part for each of its stages.
+        It is what its latest tuples had left of the goal, an equal part for each stage.
         """
-        must = (watched for watched in self._through[stage] if watched.must_be_on_time)
-        return min((watched.spare_s(time.time()) / len(watched.stages) for watched in must), default=math.inf)
+        if watched.must_be_on_time:
+            for stage in watched.stages:
+                must = (other for other in self._through[stage] if other.must_be_on_time)
+                self._most_rest_s[stage] = min(other.spare_s / len(other.stages) for other in must)
 
     # --- what batches tell -------------------------------------------------------------------------------------------
 
@@ -227,7 +240,10 @@ class StageScheduler:
                 for counts in sources:
                     watched.outlet.add(counts, batch.end_s, self._optimizer.changed_s(watched.query.id))
                 delays_s = [counts.mean_delay_s(batch.end_s) for counts in sources]
-                watched.delay_s = max((delay_s for delay_s in delays_s if delay_s is not None), default=watched.delay_s)
+                known_s = [delay_s for delay_s in delays_s if delay_s is not None]
+                if known_s:
+                    watched.came_out(max(known_s), batch.end_s)
+                    self._let_rest(watched)
 
     def _jobs(self) -> list[Job]:
         found = stage_jobs(self._network, self._cut, self._queries, self._told)

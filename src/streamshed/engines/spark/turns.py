@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from streamshed.scheduling import MasterScheduler
@@ -45,7 +45,7 @@ class Turns:
     Args:
         master: decides who is next.
         steps: the steps of each stage.
-        most_rest_s: how long a stage stands back at most; finite for those that must be on time.
+        most_rest_s: of stages that must be on time: how long each stands back at most. It may change any time.
         clock: tells the time, in seconds.
         poll_s: how often somebody who waits looks whether he still may.
 
@@ -60,7 +60,7 @@ class Turns:
         self,
         master: MasterScheduler,
         steps: Mapping[str, Sequence[str]],
-        most_rest_s: Callable[[str], float] = lambda _: math.inf,
+        most_rest_s: Mapping[str, float] | None = None,
         clock: Callable[[], float] = time.monotonic,
         poll_s: float = _POLL_S,
     ) -> None:
@@ -71,15 +71,16 @@ class Turns:
         self.used_s = dict.fromkeys(steps, 0.0)
         self._master = master
         self._steps = steps
-        self._most_rest_s = most_rest_s
+        self._most_rest_s = most_rest_s if most_rest_s is not None else {}
         self._clock = clock
         self._poll_s = poll_s
         self._ready: dict[str, float] = {}
         self._running: str | None = None
         self._slices: deque[str] = deque()
-        self._owed = dict.fromkeys(steps, 0)
-        self._began_s: dict[str, float] = {}
+        self._owed: dict[str, int] = {}
+        self._began_s = dict.fromkeys(steps, -math.inf)
         self._took_s: dict[str, deque[float]] = {stage: deque(maxlen=_REMEMBERED) for stage in steps}
+        self._shortest_s: dict[str, float] = {}
 
     @property
     def ready(self) -> tuple[str, ...]:
@@ -125,6 +126,7 @@ class Turns:
     def _end(self, stage: str) -> None:
         took_s = self._clock() - self._began_s[stage]
         self._took_s[stage].append(took_s)
+        self._shortest_s[stage] = min(self._took_s[stage])
         self.used_s[stage] += took_s
         self._master.spent(took_s)
         self._running = None
@@ -146,29 +148,36 @@ class Turns:
             stage = self._slices.popleft()
             if stage in self._ready:
                 return stage
-        for stage in self._ready:
-            if self._owed[stage] > 0:
-                self._owed[stage] -= 1
-                return stage
-        shortest_s = min((min(took_s) for took_s in self._took_s.values() if took_s), default=0.0)
-        rest_s = _REST * len(self._steps) * shortest_s
-        first = next(iter(self._ready))  # has waited longest
-        if now_s - self._ready[first] > _PATIENCE * rest_s > 0:
-            candidates = [first]
-        else:
-            most_s = {stage: self._most_rest_s(stage) for stage in self._ready}
-            rested = [
-                stage
-                for stage in self._ready
-                if now_s - self._began_s.get(stage, -math.inf) >= min(rest_s, most_s[stage])
-            ]
-            must = [stage for stage in rested if math.isfinite(most_s[stage])]
-            candidates = must or rested or list(self._ready)
+        owed = next((stage for stage in self._owed if stage in self._ready), None)
+        if owed is not None:
+            self._owe(owed, self._owed[owed] - 1)
+            return owed
+        candidates = dict.fromkeys(self._candidates(now_s))
         turn = self._master.next({step: 1.0 for stage in candidates for step in self._steps[stage]})
         if turn is None:
-            return candidates[0]
+            return next(iter(candidates))
         found = next(task for task in reversed(turn.tasks) if task in candidates)
         self._slices.extend(task for task in reversed(turn.tasks) if task != found)
         if len(turn.tasks) == 1:
-            self._owed[found] = round(turn.quantum_s / self._master.quantum_s) - 1
+            self._owe(found, round(turn.quantum_s / self._master.quantum_s) - 1)
         return found
+
+    def _owe(self, stage: str, turns: int) -> None:
+        self._owed.pop(stage, None)
+        if turns > 0:
+            self._owed[stage] = turns
+
+    def _candidates(self, now_s: float) -> Iterable[str]:
+        """The stages among which the master scheduler may choose."""
+        rest_s = _REST * len(self._steps) * min(self._shortest_s.values(), default=0.0)
+        first = next(iter(self._ready))  # has waited longest
+        if now_s - self._ready[first] > _PATIENCE * rest_s > 0:
+            return [first]
+        rested = [stage for stage in self._ready if now_s - self._began_s[stage] >= rest_s]
+        must = [stage for stage in rested if stage in self._most_rest_s]
+        must += [
+            stage
+            for stage, most_s in self._most_rest_s.items()
+            if stage in self._ready and rest_s > now_s - self._began_s[stage] >= most_s
+        ]
+        return must or rested or self._ready
