@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -13,6 +13,7 @@ import pytest
 from streamshed.engines.spark.monitor import DropCounts
 from streamshed.engines.spark.scheduler import StageScheduler
 from streamshed.engines.spark.stage import StageBatch
+from streamshed.engines.spark.turn_order import TurnOrder
 from streamshed.engines.spark.turns import TurnGivenUp, Turns
 from streamshed.errors import InvalidValueError, UnknownNameError
 from streamshed.network import Spec, parse_spec
@@ -101,9 +102,13 @@ class Players:
             assert not thread.is_alive()
 
 
+def taking_turns(of_turns: MasterScheduler, clock: Clock, most_rest_s: Mapping[str, float] | None = None) -> Turns:
+    return Turns(TurnOrder(of_turns, STEPS, most_rest_s), STEPS, clock=clock, poll_s=0.01)
+
+
 def play(strategy: str, clock: Clock | None = None) -> tuple[Players, MasterScheduler]:
     of_turns = master(strategy)
-    return Players(Turns(of_turns, STEPS, clock=clock or Clock(), poll_s=0.01)), of_turns
+    return Players(taking_turns(of_turns, clock or Clock())), of_turns
 
 
 def test_one_at_a_time_in_the_order_of_the_strategy() -> None:
@@ -157,7 +162,7 @@ def test_whoever_had_a_turn_stands_back_for_a_round() -> None:
 
 def test_whoever_must_be_on_time_stands_back_for_less() -> None:
     clock = Clock()
-    players = Players(Turns(master("path-capacity"), STEPS, {"fast": 2.0}, clock=clock, poll_s=0.01))
+    players = Players(taking_turns(master("path-capacity"), clock, {"fast": 2.0}))
     all_wait_after_turns(players, clock)
     players.go("last", then="fast")  # two rounds take 6 s, and it ran 5 s ago, but that is long enough for it
     players.go("fast", then="slow")
@@ -166,14 +171,12 @@ def test_whoever_must_be_on_time_stands_back_for_less() -> None:
 
 @pytest.mark.parametrize(("must", "order"), [((), ["fast", "slow"]), (("slow",), ["slow", "fast"])])
 def test_whoever_must_be_on_time_comes_first_whatever_the_strategy(must: Sequence[str], order: list[str]) -> None:
-    rests_s = dict.fromkeys(must, 1.0)
-    players = Players(Turns(master("path-capacity"), STEPS, rests_s, clock=Clock(), poll_s=0.01))
-    players.come("last")
-    players.come("fast", "slow")
-    players.turns._slices.clear()  # else it would still be the turn of the path to which `last` and `fast` belong
-    players.go("last", then=order[0])
-    players.go(order[0], then=order[1])
-    players.join()
+    chooses = TurnOrder(master("path-capacity"), STEPS, dict.fromkeys(must, 1.0))
+    ready = {"fast": 0.0, "slow": 0.0}
+    found = [chooses.next(ready, 0.0)]
+    chooses.ended(found[0], 1.0)
+    ready[found[0]] = 1.0
+    assert [*found, chooses.next(ready, 1.0 - 1e-9)] == order, "who has just had a turn stands back"
 
 
 def test_nobody_waits_for_ever() -> None:
@@ -194,7 +197,7 @@ def test_nobody_waits_for_ever() -> None:
 def test_a_stage_with_more_weight_has_more_batches_in_a_round() -> None:
     of_turns = MasterScheduler(quantum_s=1.0)
     of_turns.start(Job("q", ((replace(FAST, weight=2.0), LAST),)), "weighted-round-robin")
-    players = Players(Turns(of_turns, STEPS, clock=Clock(), poll_s=0.01))
+    players = Players(taking_turns(of_turns, Clock()))
     players.come("fast")
     players.come("last")
     players.go("fast", then="last")  # it is not ready again yet
@@ -233,7 +236,7 @@ def test_who_dies_or_is_stopped_leaves_the_turn_to_others() -> None:
 
 
 def test_every_turn_ends_with_many_threads() -> None:
-    turns = Turns(master("segment"), STEPS, poll_s=0.01)
+    turns = Turns(TurnOrder(master("segment"), STEPS), STEPS, poll_s=0.01)
     inside: list[str] = []
     most = 0
     done = dict.fromkeys(STEPS, 0)
@@ -384,13 +387,13 @@ def test_a_query_counts_as_much_as_the_most_urgent_of_its_goals() -> None:
 
 def test_stages_of_a_query_that_must_be_on_time_rest_for_what_is_left_of_the_goal() -> None:
     made, running = scheduler(parse_spec(SPEC))
-    rests_s = made.turns._most_rest_s
+    rests_s = made._most_rest_s
     assert rests_s == {"cheap": 0.5, "alarms": 0.5}, "half of the goal, which is 2 s, as long as nothing is known"
     for delay_s, rest_s in ((1.2, 0.4), (1.8, 0.1), (5.0, 0.0), (0.4, 0.8)):
         feed(made, running, 1.0, delay_s)
         assert rests_s == pytest.approx({"cheap": rest_s, "alarms": rest_s})
     by_strategy, _ = scheduler(parse_spec(SPEC), "path-capacity")
-    assert by_strategy.turns._most_rest_s == {}
+    assert by_strategy._most_rest_s == {}
 
 
 def test_it_does_not_shed_where_that_is_forbidden() -> None:

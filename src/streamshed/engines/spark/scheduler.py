@@ -14,6 +14,7 @@ from streamshed.engines.spark.capacity import CapacityMeter
 from streamshed.engines.spark.control_line import LEVELS
 from streamshed.engines.spark.monitor import DropCounts
 from streamshed.engines.spark.stage import RunningStage, StageBatch
+from streamshed.engines.spark.turn_order import TurnOrder
 from streamshed.engines.spark.turns import Turns
 from streamshed.errors import InvalidValueError
 from streamshed.manager import Decision as Drops
@@ -163,7 +164,7 @@ class StageScheduler:
         self._most_rest_s: dict[str, float] = {}
         for watched in self._watched.values():
             self._let_rest(watched)
-        self.turns = Turns(self.master, steps, self._most_rest_s)
+        self.turns = Turns(TurnOrder(self.master, steps, self._most_rest_s), steps)
         self.master.next({})  # carries the requests out
         self._shedding: dict[str, dict[str, float]] = {}
         self._planned: dict[str, float] = {}
