@@ -61,7 +61,7 @@ def in_numbers(queries: Measured, nodes: Measured, parts: Measured) -> Figure:
             _line(axes, measured, variant, "jain")
         axes.set_xlabel(heading, color=INK)
         axes.set_xticks(measured.points, [f"{point:g}" for point in measured.points])
-        axes.legend(frameon=False, fontsize=8.5, loc="lower left")
+        axes.legend(frameon=False, fontsize=8.5, loc="center right")
     _end_at_one(panels[0])
     figure.subplots_adjust(left=0.05, right=0.985, top=0.86, bottom=0.16, wspace=0.08)
     return figure
