@@ -21,6 +21,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from streamshed.control import BatchCost, LoadSample, PlantController
 from streamshed.engines.spark.closing import Closing
+from streamshed.engines.spark.cost_memory import CostMemory
 from streamshed.engines.spark.drops import check_column, random_rank, value_rank, well_formed
 from streamshed.engines.spark.gate import Gate
 from streamshed.engines.spark.loop import BatchLoop, Waiting
@@ -201,7 +202,8 @@ class Guard(Closing):
         with self._lock:
             loop = self._loops.get(report.query_id)
             if loop is None or loop.gated is not gated:
-                loop = self._loops[report.query_id] = BatchLoop(gated, self._new_controller(self.target_s))
+                memory = CostMemory(self.gate.line.directory / f"cost-{gated.query_id}.json")
+                loop = self._loops[report.query_id] = BatchLoop(gated, self._new_controller(self.target_s), memory)
         sample = loop.learn(report, counts)
         if self._on_sample is not None:
             self._on_sample(gated.output, sample)

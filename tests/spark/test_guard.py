@@ -15,7 +15,7 @@ from streamshed.engines.spark.drops import random_rank
 from streamshed.engines.spark.ledger import Ledger, LedgerRow
 from streamshed.engines.spark.ledger_totals import summarise
 from streamshed.errors import InvalidValueError, StreamshedError, UnknownNameError
-from streamshed.guard import Guard
+from streamshed.guard import Guard, GuardStatus
 from streamshed.qos import Histogram, ValueGraph
 from tests.spark.streams import add_file, read_stream, rows, wait_for
 
@@ -157,33 +157,41 @@ def test_partners_of_a_join_survive_together(spark: SparkSession, tmp_path: Path
     assert 400 < pairs < 600
 
 
-def test_drops_come_by_themselves(spark: SparkSession, tmp_path: Path) -> None:
+def flood(spark: SparkSession, place: Path) -> tuple[list[LoadSample], GuardStatus]:
+    """Batch after batch until more than half of one is dropped; what they were like, and how things stood then."""
     samples: list[LoadSample] = []
     files = 0
-    (tmp_path / "in").mkdir()
+    (place / "in").mkdir(exist_ok=True)
     # The source tells of a flood, so that the guard must drop as soon as it knows what a batch costs.
-    with Guard(spark, 0.05, tmp_path / "guard", on_sample=lambda _, sample: samples.append(sample)) as guard:
-        frame = read_stream(spark, tmp_path / "in")
+    with Guard(spark, 0.05, place / "guard", on_sample=lambda _, sample: samples.append(sample)) as guard:
+        frame = read_stream(spark, place / "in")
         events = guard.protect(frame, key=["id"], arrival="arrival", name="cars", waiting=lambda _offset, _now: 1e7)
         writer = events.writeStream.format("noop").queryName("flood")
-        query = guard.watch(writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start())
+        query = guard.watch(writer.option("checkpointLocation", str(place / "checkpoint")).start())
         while not any(sample.kept < sample.arrived / 2 for sample in samples):
             assert files < 60, "no drop came"
-            add_file(tmp_path / "in", rows(1000 * (1 + files % 3)))
+            add_file(place / "in", rows(1000 * (1 + files % 3)))
             files += 1
             query.processAllAvailable()
             wait_for(lambda: len(samples) >= files, "a sample")  # noqa: B023
         status = guard.status()
         query.stop()
-    assert files > 4, "the first batches are for learning"
+    return samples, status
+
+
+def test_drops_come_by_themselves_and_sooner_after_a_restart(spark: SparkSession, tmp_path: Path) -> None:
+    samples, status = flood(spark, tmp_path)
+    assert len(samples) > 4, "the first batches are for learning"
     assert all(sample.kept == sample.arrived for sample in samples[:4])
     assert status.costs["flood"] is not None
     assert status.samples["flood"] == samples[-1]
     (total,) = summarise(tmp_path / "guard", by="output")
-    assert (total.key, total.batches) == ("flood", files)
+    assert (total.key, total.batches) == ("flood", len(samples))
     assert total.arrived == sum(sample.arrived for sample in samples)
     assert total.delivered == sum(sample.kept for sample in samples)
     assert total.balanced
+    again, _ = flood(spark, tmp_path)
+    assert len(again) <= 4, "what batches cost is known from the last time"
 
 
 def test_a_query_that_dies_is_reported_and_the_ledger_is_intact(spark: SparkSession, tmp_path: Path) -> None:

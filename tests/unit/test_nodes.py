@@ -32,7 +32,7 @@ from streamshed.distributed.model import NodeModel
 from streamshed.distributed.post import DirectoryPost, HttpPost
 from streamshed.distributed.scores import Throughput
 from streamshed.engines.spark.backlog import Backlog, StageCosts
-from streamshed.engines.spark.cost_memory import CostMemory
+from streamshed.engines.spark.cost_memory import CostMemory, believed_cost
 from streamshed.errors import InvalidValueError, NetworkError, StreamshedError, UnknownNameError
 from streamshed.load import Admission
 from streamshed.manager import Manager
@@ -323,35 +323,39 @@ def test_a_modest_table_grows_and_a_bold_one_shrinks() -> None:
 def test_a_node_begins_with_the_costs_of_its_spec_and_comes_back_with_those_that_it_found(tmp_path: Path) -> None:
     """A backlog of a hundred batches must not be taken as a whole, also if nobody knows what a tuple costs."""
     spec = node_spec(load_spec(CHAIN), "core").spec
-    memory, backlog = CostMemory(tmp_path / "cost.json", spec), Outlook(0.0, 80_000, 60.0, 60.0)
+    memory, backlog = CostMemory(tmp_path / "cost.json"), Outlook(0.0, 80_000, 60.0, 60.0)
     controller = PlantController(5.0)
+    memory.recall(controller)
     assert controller.admit(backlog).keep == 1.0, "what happens without"
-    memory.recall(controller, 1.25)
+    cost = believed_cost(spec, 5.0)
+    assert cost is not None
+    controller.believe(cost, sum(spec.rates.values()) * 1.25)
     assert controller.cost is not None
     assert controller.cost.process_s == pytest.approx(1.5e-3, rel=0.02)
     assert controller.admit(backlog).keep * 80_000 * 1.5e-3 < 5.0
     assert controller.lasting_rate_tps == pytest.approx(450, rel=0.1), "parents can be told at once"
 
     seen = LoadSample(0.0, 2.0, arrived=800, kept=700)
-    memory.keep(BatchCost(2.0, 0.0, 0.0), seen)  # all batches were alike: all of it seems fixed
+    alike = PlantController(5.0)
+    for _ in range(9):
+        alike.observe(seen)
+    memory.keep(alike, seen)
     again = PlantController(5.0)
-    memory.recall(again, 1.25)
+    memory.recall(again)
     assert again.cost is not None
     assert again.cost.duration_s(800, 700) == pytest.approx(2.0, rel=0.05)
     assert again.admit(backlog).keep * 80_000 * 2.0 / 700 < 5.0
 
 
 def test_costs_that_cannot_be_read_do_no_harm(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    spec = node_spec(load_spec(CHAIN), "core").spec
     (tmp_path / "cost.json").write_text('{"cost": 3}')
     controller = PlantController(5.0)
     with caplog.at_level(logging.WARNING):
-        CostMemory(tmp_path / "cost.json", spec).recall(controller, 1.25)
+        CostMemory(tmp_path / "cost.json").recall(controller)
     assert "cannot be used" in caplog.text
-    assert controller.cost is not None, "the spec's"
-    free = PlantController(5.0)
-    CostMemory(tmp_path / "none.json", replace(spec, statistics=Statistics())).recall(free, 1.25)
-    assert free.cost is None
+    assert controller.cost is None
+    spec = node_spec(load_spec(CHAIN), "core").spec
+    assert believed_cost(replace(spec, statistics=Statistics()), 5.0) is None
 
 
 def test_costs_that_are_not_known_say_nothing() -> None:

@@ -1,4 +1,4 @@
-"""What a node believes of its batches before it has run any: what its last run found out, or what its spec says."""
+"""What is believed of batches before any have run: what the last run found out, or what a spec says."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from streamshed.control import BatchCost, LoadSample, PlantController
+from streamshed.control import BatchCost, Controller, LoadSample, PlantController
 from streamshed.distributed.arc_files import read_document, write_atomically
 from streamshed.errors import StreamshedError
 from streamshed.load import load_coefficients, total_load
@@ -70,40 +70,34 @@ def cautious(cost: BatchCost, arrived: float, kept: float) -> BatchCost:
 
 
 class CostMemory:
-    """Lets a controller begin with costs that are about right.
+    """Lets a controller that starts again begin with costs that are about right.
 
-    A controller that knows nothing keeps all tuples of its first batches. A node that comes back to a full arc, or that
-    starts beside one that sends more than it can take, would be at work on those for minutes.
+    A controller that knows nothing keeps all tuples of its first batches. One that comes back to all that has arrived
+    meanwhile would be at work on them for minutes. Controllers that know no costs have nothing to remember.
 
     Args:
         file: where costs are kept from one run to the next.
-        spec: the node's part of the network.
     """
 
-    def __init__(self, file: Path, spec: Spec) -> None:
-        self._file, self._spec = file, spec
+    def __init__(self, file: Path) -> None:
+        self._file = file
 
-    def recall(self, controller: PlantController, batch_s: float) -> None:
-        """Tell a controller what to begin with.
-
-        Args:
-            controller: begins.
-            batch_s: how often batches start.
-        """
+    def recall(self, controller: Controller) -> None:
+        """Tell a controller what the last run has found out, if there was one."""
+        if not isinstance(controller, PlantController):
+            return
         try:
             found: dict[str, Any] = read_document(self._file)
             if found:
                 arrived = float(found["arrived"])
                 controller.believe(cautious(BatchCost(**found["cost"]), arrived, float(found["kept"])), arrived)
-                return
         except (StreamshedError, KeyError, TypeError, ValueError) as error:
             _LOG.warning("the costs of the last run cannot be used: %s", error)
-        cost = believed_cost(self._spec, controller.target_s)
-        if cost is not None:
-            controller.believe(cost, sum(self._spec.rates.values()) * batch_s)
 
-    def keep(self, cost: BatchCost, sample: LoadSample) -> None:
+    def keep(self, controller: Controller, sample: LoadSample) -> None:
         """Remember what is known after a batch."""
-        text = json.dumps({"cost": asdict(cost), "arrived": sample.arrived, "kept": sample.kept})
-        with suppress(OSError):
-            write_atomically(self._file, text)
+        cost = controller.cost if isinstance(controller, PlantController) else None
+        if cost is not None and sample.arrived:
+            text = json.dumps({"cost": asdict(cost), "arrived": sample.arrived, "kept": sample.kept})
+            with suppress(OSError):
+                write_atomically(self._file, text)

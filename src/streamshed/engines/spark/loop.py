@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from streamshed.control import BatchAdmission, LoadSample, Outlook, PlantController
 from streamshed.engines.spark.accounts import GatedQuery
+from streamshed.engines.spark.cost_memory import CostMemory
 from streamshed.engines.spark.monitor import BatchReport, DropCounts
 
 Waiting = Callable[[str | None, float], float]
@@ -47,11 +48,14 @@ class BatchLoop:
         gated: the query.
         controller: decides.
         sample: the latest batch, if there was one.
+        memory: knows the costs of the last run.
     """
 
-    def __init__(self, gated: GatedQuery, controller: PlantController) -> None:
+    def __init__(self, gated: GatedQuery, controller: PlantController, memory: CostMemory) -> None:
         self.gated = gated
         self.controller = controller
+        self.memory = memory
+        memory.recall(controller)
         self.sample: LoadSample | None = None
         self._rate_tps = 0.0
         self._previous_ms: int | None = None
@@ -60,6 +64,7 @@ class BatchLoop:
         """Take in a batch that has ended."""
         self.sample = batch_sample(report, list(counts.values()), sum(of_drop.kept for of_drop in counts.values()))
         self.controller.observe(self.sample)
+        self.memory.keep(self.controller, self.sample)
         batch = self.gated.log.batch(report.batch_id)
         if batch is not None:
             if self._previous_ms is not None and batch.time_ms > self._previous_ms:

@@ -29,7 +29,7 @@ from streamshed.distributed.scores import Throughput
 from streamshed.engines.spark.arcs import ParquetArc
 from streamshed.engines.spark.closing import Closing
 from streamshed.engines.spark.connectors import read_stream
-from streamshed.engines.spark.cost_memory import CostMemory
+from streamshed.engines.spark.cost_memory import believed_cost
 from streamshed.engines.spark.runner import SALT, NetworkBatch, NetworkRunner
 from streamshed.errors import StreamshedError
 from streamshed.estimates import WEIGHT, WEIGHT_BEFORE
@@ -48,7 +48,6 @@ _BATCHES = 3
 """So many batches at most in a node's part of the target: each costs it, and whoever reads its arcs, something,
 whatever is in it. Under full load batches follow each other that take a little less than half of it."""
 
-_COST_FILE = "cost.json"
 _DRIFT = 0.04  # of the measured capacity, before the table is made again
 
 
@@ -143,9 +142,6 @@ class NodeRunner(Closing):
         self.inboxes = {stream: Inbox(ArcFiles(arcs, arc)) for stream, arc in self.node.reads.items()}
         self.outboxes = {output: ArcFiles(arcs, arc) for output, arc in self.node.writes.items()}
         self.controller = controller or PlantController(self.node.own_target_s(target_s))
-        self._memory = CostMemory(self.directory / _COST_FILE, self.node.spec)
-        if isinstance(self.controller, PlantController):
-            self._memory.recall(self.controller, self.controller.target_s / _BATCHES)
         self.rates = ArrivalRates()
         self.lasting = LastingRate()
         otherwise = planner or SemanticRoadMapPlanner()
@@ -169,6 +165,7 @@ class NodeRunner(Closing):
             outboxes=self.outboxes,
             every_s=self.controller.target_s / _BATCHES,
         )
+        self._begin_by_the_spec()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="streamshed-node", daemon=True)
 
@@ -221,6 +218,14 @@ class NodeRunner(Closing):
         """What was written on the arcs of this node, and what waits on those that it reads."""
         written = {files.name: {"written": files.written_rows()} for files in self.outboxes.values()}
         return written | {box.files.name: {"waiting": box.waiting_rows()} for box in self.inboxes.values()}
+
+    def _begin_by_the_spec(self) -> None:
+        """Believe the spec where there is no earlier run: those above send at once, and more than it may take."""
+        if isinstance(self.controller, PlantController) and self.controller.cost is None:
+            target_s, spec = self.controller.target_s, self.node.spec
+            cost = believed_cost(spec, target_s)
+            if cost is not None:
+                self.controller.believe(cost, sum(spec.rates.values()) * target_s / _BATCHES)
 
     # --- tables ----------------------------------------------------------------------------------------------------
 
@@ -295,9 +300,6 @@ class NodeRunner(Closing):
                 if not math.isnan(share):
                     took_s = batch.sample.duration_s
                     self.lasting.observe(took_s / batch_s, 1.0 - share, batch.sample.kept / max(took_s, 1e-3))
-            cost = self.controller.cost
-            if cost is not None:
-                self._memory.keep(cost, batch.sample)
         if self._told is not None:
             self._told(batch)
 

@@ -21,6 +21,7 @@ from streamshed.engines.spark.backlog import Backlog, StageCosts
 from streamshed.engines.spark.checkpoint import CheckpointLog
 from streamshed.engines.spark.closing import Closing
 from streamshed.engines.spark.connectors import ARRIVAL, read_stream
+from streamshed.engines.spark.cost_memory import CostMemory
 from streamshed.engines.spark.failures import SparkFailure
 from streamshed.engines.spark.fused import Sinks
 from streamshed.engines.spark.gate import Gate
@@ -158,6 +159,8 @@ class NetworkRunner(Closing):
             controller or PlantController(target_s),
             PlaceWeightPlanner() if scheduler == OPTIMIZER else planner or SemanticRoadMapPlanner(),
         )
+        self._memory = CostMemory(self.directory / "cost.json")
+        self._memory.recall(self.manager.controller)
         self.sic = ObservedSic(spec.network)
         self._every_s = every_s
         self.sinks = Sinks(spec.network.outputs, self.directory / "outputs", outboxes)
@@ -342,6 +345,7 @@ class NetworkRunner(Closing):
         leads = stage.plan.is_durable or not done.tuples or self._slowest.leads_to(stage.id, done.duration_s)
         if known and leads and not goes_on:  # thresholds from before a restart say nothing about the work that was left
             self.manager.observe(sample)
+            self._memory.keep(self.manager.controller, sample)
         kept = {name: (count.arrived - count.malformed, count.kept) for name, count in counts.items()}
         self.sic.observe(sample.time_s, kept)
         if self._told is not None:
