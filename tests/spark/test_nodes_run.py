@@ -86,7 +86,10 @@ def ledger(place: Path, name: str) -> dict[str, Total]:
     return {total.key: total for total in totals}
 
 
-def test_a_chain_of_two_nodes(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("at_once", [True, False], ids=["batch by batch", "all in one batch"])
+def test_a_chain_of_two_nodes(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: bool
+) -> None:
     """Half of the tuples are dropped upstream, and half of the rest downstream, by other ranks."""
     spec = fed()
     arc = ArcFiles(tmp_path / "arcs", "travelling-core")
@@ -96,6 +99,8 @@ def test_a_chain_of_two_nodes(spark: SparkSession, tmp_path: Path, monkeypatch: 
     ):
         with dropping(monkeypatch, edge.runner, {"reports": 0.5}):
             edge.start()
+        if not at_once:
+            edge.runner.process_all_available()
         with dropping(monkeypatch, core.runner, {"travelling": 0.5}):
             core.start()
         edge.runner.process_all_available()

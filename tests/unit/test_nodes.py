@@ -136,6 +136,7 @@ def test_files_go_when_the_reader_has_finished_them_and_are_still_counted(tmp_pa
     again.finish([3])
     assert again.files.sweep() == 0, "the writer may have to run the newest again"
     put(writer, 5, 50)
+    assert again.files.sweep(reading=again.files.batches()) == 0, "a batch that is done again may need them"
     assert again.files.sweep() == 1
     assert (writer.written_rows(), again.waiting_rows()) == (110, 50)
 

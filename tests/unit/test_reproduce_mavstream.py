@@ -25,7 +25,7 @@ def test_a_short_run_gives_claims_tables_and_figures(tmp_path: Path, monkeypatch
     )
     assert answer.exit_code == 0, answer.output
     claims = json.loads((tmp_path / "c.json").read_text())
-    assert len(claims) == 30
+    assert len(claims) == 31
     assert all(set(claim) == {"claim", "paper", "measured", "holds", "reason"} for claim in claims)
     by_name = {claim["claim"].partition(":")[0]: claim for claim in claims[:3]}
     assert [by_name[f"Table 4.{n}"]["holds"] for n in (2, 3, 5)] == [False, True, True]
@@ -33,7 +33,7 @@ def test_a_short_run_gives_claims_tables_and_figures(tmp_path: Path, monkeypatch
     assert len(list(out.glob("*.png"))) == 6
     with (out / "mavstream-strategies.csv").open() as file:
         rows = list(csv.reader(file))
-    assert len(rows) == 2 + 3 * 4 + 1
+    assert len(rows) == 2 + 3 * 4 + 2
     with (out / "mavstream-errors.csv").open() as file:
         assert len(list(csv.reader(file))) == 2 + 4 * 3
 

@@ -9,12 +9,13 @@ many rows that were. So either side knows what it needs without asking the other
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -143,16 +144,21 @@ class ArcFiles:
         if upto > self.finished():
             write_atomically(self.directory / "reader.json", json.dumps({"finished": upto}))
 
-    def sweep(self) -> int:
+    def sweep(self, reading: Collection[int] = ()) -> int:
         """Delete the batches that the reader has finished, but for the newest; give how many went.
 
         If the writer runs that one again, it must find it. The reader does this while it processes a batch of its own:
         between two of them Spark lists the files, and a directory that vanishes just then kills the query. What goes is
         written down before it goes: a crash in between leaves remains, which no longer count.
+
+        Args:
+            reading: what the reader is about to read, which it may have finished before: if Spark's note that a batch
+                is done was lost in a crash, it runs again.
         """
+        below = min(reading, default=math.inf)
         finished = self.finished()
         swept, rows = self._swept()
-        old = [number for number in self.batches()[:-1] if number <= finished]
+        old = [number for number in self.batches()[:-1] if number <= finished and number < below]
         if old:
             total = rows + sum(self.rows(number) for number in old)
             swept = old[-1]
@@ -220,9 +226,9 @@ class Inbox:
                 self._taken = {number for number in self._taken if number > upto}
                 self._finished = {number for number in self._finished if number > upto}
 
-    def sweep(self) -> None:
-        """Delete what is not needed any more; only while the reader processes a batch."""
-        self.files.sweep()
+    def sweep(self, reading: Collection[int]) -> None:
+        """Delete what is not needed any more; only while the reader processes a batch, which reads these."""
+        self.files.sweep(reading)
 
     def waiting_batches(self) -> list[int]:
         """The batches that the reader has not begun to process."""

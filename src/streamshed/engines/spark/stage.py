@@ -240,8 +240,9 @@ class RunningStage:
         with ExitStack() as reading:
             for queue in self.reads.values():
                 reading.enter_context(queue.processing(self.id))
-            for inbox in self.inboxes.values():
-                inbox.sweep()
+            for arc, numbers in self._taken.get(batch_id, {}).items():
+                if arc in self.inboxes:
+                    self.inboxes[arc].sweep(numbers)
             with self._turn(self):
                 begin_s = time.monotonic()
                 if self.writes is None:
