@@ -53,8 +53,8 @@ class Guard(Closing):
     Args:
         spark: the session in which the queries run.
         target_s: how late a tuple's result may be, from arrival to the end of its batch.
-        directory: for the control line and the ledger. Give the same one again after a restart. On a cluster all
-            machines must see it under the same path.
+        directory: for the control line, the ledger and what batches cost. Give the same one again after a restart. On a
+            cluster all machines must see it under the same path.
         controller: makes the controller of a query, given the target.
         size: how many streams may be protected.
         on_sample: is told of every batch: the name of the query (or its id) and the sample.

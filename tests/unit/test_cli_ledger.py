@@ -92,7 +92,7 @@ def test_old_batches_are_added_up_and_sums_stay_exact(tmp_path: Path, by: By) ->
     lines = {ledger: (ledger.directory / "q.jsonl").read_text().splitlines() for ledger in (whole, folded)}
     assert len(lines[whole]) == 2 + 3 * 100
     assert len(lines[folded]) <= 3 + 3 * 10 + 2 * 20 + 3, "by the minute, and the latest"
-    assert not whole.sums()
+    assert [bool(page.sums) for ledger in (whole, folded) for page in ledger.pages()] == [False, True]
     assert summarise(tmp_path / "folded", by) == summarise(tmp_path / "whole", by)
     assert [one for one in whole.rows() if one.batch_id > 95] == [one for one in folded.rows() if one.batch_id > 95]
 
@@ -102,14 +102,14 @@ def test_which_batches_are_entered_is_known_after_they_were_added_up(tmp_path: P
     for ledger in (written, Ledger(tmp_path / "ledger", 20)):
         assert [batch_id for batch_id in range(103) if not ledger.has("q", batch_id)] == [33, 100, 101, 102]
         assert ledger.noted_open("q") == {33}
-        assert ledger.open_batches() == {"q": {33}}
+        assert [page.open for page in ledger.pages()] == [{33}]
         assert ledger.queries()["q"].checkpoint == "/checkpoint"
         assert {one.batch_id for one in ledger.rows()}.isdisjoint(range(80))
     written.add([row(33, arrived=10, dropped=1)])  # counted again at last
     for batch_id in range(100, 130):
         written.add([row(batch_id, arrived=1, dropped=0)])
     assert written.has("q", 33)
-    assert Ledger(tmp_path / "ledger").open_batches() == {}
+    assert [page.open for page in Ledger(tmp_path / "ledger").pages()] == [set()]
     assert sum(total.batches for total in summarise(tmp_path, "output")) == 130
 
 

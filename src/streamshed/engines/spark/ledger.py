@@ -24,8 +24,8 @@ the time of a restart stay small. Spark's checkpoint has long forgotten these ba
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +136,52 @@ _COUNTED = ("batches", "arrived", "delivered", "dropped", "malformed")
 _NAMED = tuple(one.name for one in fields(LedgerSum) if one.name not in _COUNTED)
 
 
+@dataclass(frozen=True)
+class LedgerPage:
+    """What the file of one query says.
+
+    Attributes:
+        query_id: of the query.
+        query: the query, if it says so.
+        rows: of the latest batches, in the order of batches and drops.
+        sums: of those before.
+        open: the batches that were noted as open and have not been entered yet.
+    """
+
+    query_id: str
+    query: LedgerQuery | None
+    rows: list[LedgerRow]
+    sums: list[LedgerSum]
+    open: set[int]
+
+
+def _page(query_id: str, records: Sequence[Record]) -> LedgerPage:
+    queries = [LedgerQuery(**_content(record)) for record in _of_kind("query", records)]
+    rows = [LedgerRow(**_content(record)) for record in _latest_rows(records)]
+    noted = {record["batch_id"] for record in _of_kind("open", records)}
+    return LedgerPage(
+        query_id,
+        replace(queries[-1], first_batch=queries[0].first_batch) if queries else None,
+        rows,
+        [LedgerSum(**_content(record)) for record in _of_kind("sum", records)],
+        noted - {row.batch_id for row in rows},
+    )
+
+
+def _of_kind(kind: str, records: Iterable[Record]) -> Iterator[Record]:
+    return (record for record in records if record.get("kind") == kind)
+
+
+def _content(record: Record) -> Record:
+    return {name: value for name, value in record.items() if name != "kind"}
+
+
+def _latest_rows(records: Iterable[Record]) -> list[Record]:
+    """The last one of each batch and drop, in their order."""
+    latest = {(record["batch_id"], record["drop"]): record for record in _of_kind("batch", records)}
+    return [latest[key] for key in sorted(latest)]
+
+
 def _added_up(records: Iterable[Record]) -> list[Record]:
     """Records of rows and sums, as one sum for each drop and minute."""
     found: dict[tuple[object, ...], Record] = {}
@@ -230,16 +276,15 @@ class Ledger:
         """Add rows up that are older than those to be kept."""
         book = self._book(query_id)
         records = list(book.journal.read())
-        latest = {(record["batch_id"], record["drop"]): record for record in records if record.get("kind") == "batch"}
-        rows = [latest[key] for key in sorted(latest)]
+        rows = _latest_rows(records)
         first = rows[-self._kept_rows]["batch_id"]
         old = [record for record in rows if record["batch_id"] < first]
-        sums = [record for record in records if record.get("kind") == "sum"]
+        query = _page(query_id, records).query
         book.journal.replace(
             [
-                *({"kind": "query", **vars(query)} for query in self.queries(query_id).values()),
+                *([{"kind": "query", **vars(query)}] if query is not None else []),
                 {"kind": "folded", "to": max(first - 1, book.folded_to)},
-                *_added_up([*sums, *old]),
+                *_added_up([*_of_kind("sum", records), *old]),
                 *({"kind": "open", "batch_id": batch_id} for batch_id in sorted(book.open)),
                 *rows[len(old) :],
             ]
@@ -258,41 +303,19 @@ class Ledger:
         with self._lock:
             return self._book(query_id).open
 
-    def queries(self, query_id: str = "*") -> dict[str, LedgerQuery]:
-        """One query or all, by id. The first batch under control is that of the first run."""
-        found: dict[str, LedgerQuery] = {}
-        for record in self._records("query", query_id):
-            query = LedgerQuery(**record)
-            if query.query_id in found:
-                query = LedgerQuery(**{**record, "first_batch": found[query.query_id].first_batch})
-            found[query.query_id] = query
-        return found
+    def queries(self) -> dict[str, LedgerQuery]:
+        """All queries by id. The first batch under control is that of the first run."""
+        return {page.query.query_id: page.query for page in self.pages() if page.query is not None}
 
-    def rows(self, query_id: str = "*") -> list[LedgerRow]:
-        """The rows that count, of one query or of all, in the order of queries, batches and drops."""
-        rows = [LedgerRow(**record) for record in self._records("batch", query_id)]
-        latest = {(row.query_id, row.batch_id, row.drop): row for row in rows}
-        return [latest[key] for key in sorted(latest)]
+    def pages(self) -> list[LedgerPage]:
+        """What the files say, each read once: what is added up meanwhile is neither missed nor counted twice."""
+        return [_page(path.stem, list(Journal(path).read())) for path in sorted(self.directory.glob("*.jsonl"))]
 
-    def sums(self, query_id: str = "*") -> list[LedgerSum]:
-        """What became of the rows that are not kept."""
-        return [LedgerSum(**record) for record in self._records("sum", query_id)]
-
-    def open_batches(self) -> dict[str, set[int]]:
-        """The batches, by query, that were noted as open and have not been entered yet, as the files say."""
-        found = {path.stem: _Book(path).open for path in self._paths()}
-        return {query_id: left for query_id, left in found.items() if left}
+    def rows(self) -> list[LedgerRow]:
+        """The rows that count, in the order of queries, batches and drops."""
+        return [row for page in self.pages() for row in page.rows]
 
     def _book(self, query_id: str) -> _Book:
         if query_id not in self._books:
             self._books[query_id] = _Book(self.directory / f"{query_id}.jsonl")
         return self._books[query_id]
-
-    def _paths(self, query_id: str = "*") -> list[Path]:
-        return sorted(self.directory.glob(f"{query_id}.jsonl"))
-
-    def _records(self, kind: str, query_id: str = "*") -> Iterable[Record]:
-        for path in self._paths(query_id):
-            for record in Journal(path).read():
-                if record.pop("kind", None) == kind:
-                    yield record

@@ -58,7 +58,6 @@ def summarise(directory: str | Path, by: By = "stream") -> list[Total]:
     place = place / "ledger" if (place / "ledger").is_dir() else place
     if not any(place.glob("*.jsonl")):
         raise StreamshedError("there is no ledger", where=str(directory), expected="the directory of a guard")
-    ledger = Ledger(place)
     keys: dict[str, Callable[[LedgerRow | LedgerSum], str]] = {
         "stream": lambda row: row.stream,
         "drop": lambda row: row.drop,
@@ -68,11 +67,13 @@ def summarise(directory: str | Path, by: By = "stream") -> list[Total]:
     if by not in keys:
         raise InvalidValueError("a ledger cannot be summed so", where="ledger", got=by, expected=", ".join(keys))
     groups: dict[str, list[LedgerRow | LedgerSum]] = {}
-    found: list[LedgerRow | LedgerSum] = [*ledger.sums(), *ledger.rows()]
-    for row in found:
-        if row.entry or by == "drop" or (by == "output" and row.source):
-            groups.setdefault(keys[by](row), []).append(row)
-    waiting = ledger.open_batches()
+    pages = Ledger(place).pages()
+    for page in pages:
+        found: list[LedgerRow | LedgerSum] = [*page.sums, *page.rows]
+        for row in found:
+            if row.entry or by == "drop" or (by == "output" and row.source):
+                groups.setdefault(keys[by](row), []).append(row)
+    waiting = {page.query_id: page.open for page in pages if page.open}
     totals = [_total(key, rows, waiting) for key, rows in sorted(groups.items())]
     unseen = set(waiting) - {row.query_id for rows in groups.values() for row in rows}
     totals += [Total(query_id, 0, 0, 0, 0, 0, len(waiting[query_id])) for query_id in sorted(unseen)]
