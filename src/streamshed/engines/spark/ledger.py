@@ -156,16 +156,21 @@ class LedgerPage:
 
 
 def _page(query_id: str, records: Sequence[Record]) -> LedgerPage:
-    queries = [LedgerQuery(**_content(record)) for record in _of_kind("query", records)]
     rows = [LedgerRow(**_content(record)) for record in _latest_rows(records)]
     noted = {record["batch_id"] for record in _of_kind("open", records)}
     return LedgerPage(
         query_id,
-        replace(queries[-1], first_batch=queries[0].first_batch) if queries else None,
+        _query(records),
         rows,
         [LedgerSum(**_content(record)) for record in _of_kind("sum", records)],
         noted - {row.batch_id for row in rows},
     )
+
+
+def _query(records: Iterable[Record]) -> LedgerQuery | None:
+    """As noted last; but the first batch under control is that of the first run."""
+    found = [LedgerQuery(**_content(record)) for record in _of_kind("query", records)]
+    return replace(found[-1], first_batch=found[0].first_batch) if found else None
 
 
 def _of_kind(kind: str, records: Iterable[Record]) -> Iterator[Record]:
@@ -279,7 +284,7 @@ class Ledger:
         rows = _latest_rows(records)
         first = rows[-self._kept_rows]["batch_id"]
         old = [record for record in rows if record["batch_id"] < first]
-        query = _page(query_id, records).query
+        query = _query(records)
         book.journal.replace(
             [
                 *([{"kind": "query", **vars(query)}] if query is not None else []),
@@ -304,7 +309,7 @@ class Ledger:
             return self._book(query_id).open
 
     def queries(self) -> dict[str, LedgerQuery]:
-        """All queries by id. The first batch under control is that of the first run."""
+        """All queries by id."""
         return {page.query.query_id: page.query for page in self.pages() if page.query is not None}
 
     def pages(self) -> list[LedgerPage]:
