@@ -14,7 +14,7 @@ WITH_JAVA = JAVA_HOME="$$(cat $(JAVA_STAMP))"
 
 CHECKED := src $(wildcard benchmarks)
 
-.PHONY: help setup demo test lint bench reproduce clean
+.PHONY: help setup demo test lint mutants bench reproduce clean
 
 help: ## Show this list
 	@echo "Streamshed. Targets:"
@@ -35,6 +35,9 @@ lint: setup ## Check style, types and the layers between packages
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(CHECKED)
 	$(BIN)/lint-imports
+
+mutants: setup ## Put faults into the code and see which the tests catch (ARGS="-p control --show")
+	@$(WITH_JAVA) $(BIN)/python scripts/mutants.py $(ARGS)
 
 bench: setup ## Measure Streamshed on this machine
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks
