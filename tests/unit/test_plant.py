@@ -125,13 +125,78 @@ def test_everything_is_kept_until_costs_are_known() -> None:
     assert controller.admit(outlook).keep < 0.01
 
 
-def test_an_unattainable_target_does_not_drop_everything() -> None:
-    controller = PlantController(0.2, CostEstimator(warmup=0))
+def late(insist: bool = False) -> PlantController:
+    """Has learnt that an empty batch takes 0.15 s, where it may take 0.1 s and be of use."""
+    controller = PlantController(0.2, CostEstimator(warmup=0), insist=insist)
     for number in (10_000, 20_000, 30_000):
         controller.observe(LoadSample(0.0, COST.duration_s(number, number), arrived=number, kept=number))
+    return controller
+
+
+def test_a_target_out_of_reach_is_said_and_not_dropped_for() -> None:
+    controller = late()
+    assert str(controller.out_of_reach).startswith("an empty batch takes 0.15 s: a target of 0.2 s cannot be held")
     admission = controller.admit(Outlook(0.0, 30_000, 0.3, 0.3))
     assert not admission.attainable
+    assert admission.keep == 1.0
+
+
+def test_the_target_named_instead_is_within_reach() -> None:
+    reach = late().out_of_reach
+    assert reach is not None
+    assert reach.least_s == pytest.approx(0.15 / 0.45 / 0.9, rel=1e-3)
+    batches = simulate(lambda _: 1000.0, 40.0, PlantController(reach.least_s, CostEstimator(warmup=0)), noise=0.02)
+    assert sum(batch.dropped for batch in batches) == 0
+    assert max(batch.worst_delay_s for batch in batches[3:]) <= reach.least_s
+
+
+def test_who_insists_gets_drops_for_a_target_out_of_reach() -> None:
+    admission = late(insist=True).admit(Outlook(0.0, 30_000, 0.3, 0.3))
+    assert not admission.attainable
     assert 0.02 < admission.keep < 0.5
+
+
+# A sink that takes 3.4 s whatever it gets, at two rates far below the capacity, and one that is too much.
+SLOW = BatchCost(fixed_s=3.4, read_s=1e-6, process_s=1e-5)
+
+
+@pytest.mark.parametrize("rate_tps", [1_000.0, 20_000.0, 40_000.0])
+@pytest.mark.parametrize("seed", [7, 8, 9])
+def test_nothing_is_dropped_where_drops_make_nothing_shorter(rate_tps: float, seed: int) -> None:
+    controller = PlantController(TARGET_S)
+    batches = simulate(lambda _: rate_tps, 300.0, controller, noise=0.03, cost=SLOW, seed=seed)
+    # Once in a while noise says that it may be worth a try.
+    assert sum(batch.dropped for batch in batches) <= 0.02 * sum(batch.arrived for batch in batches)
+    assert controller.out_of_reach is not None
+    insisting = simulate(lambda _: rate_tps, 300.0, PlantController(TARGET_S, insist=True), 0.03, cost=SLOW, seed=seed)
+    assert sum(batch.dropped for batch in insisting) > 3 * sum(batch.dropped for batch in batches)
+    assert min(batch.worst_delay_s for batch in insisting[2:]) > 3 * TARGET_S, "it buys nothing"
+
+
+def test_out_of_reach_only_the_excess_is_dropped() -> None:
+    batches = simulate(lambda _: 150_000.0, 400.0, PlantController(TARGET_S), noise=0.03, cost=SLOW)
+    assert max(batch.duration_s for batch in batches[8:]) < 6 * SLOW.fixed_s
+    kept = sum(batch.kept for batch in batches[8:]) / sum(batch.arrived for batch in batches[8:])
+    # Of 5 fixed parts, 4 are left for reading 150,000/s and processing.
+    assert kept == pytest.approx((0.8 - 0.15) / 1.5, abs=0.06)
+
+
+def test_a_target_comes_within_reach_again() -> None:
+    """Java has warmed up: batches of 3.4 s at first, later 0.4 s."""
+    controller = PlantController(TARGET_S)
+    simulate(lambda _: 50_000.0, 120.0, controller, noise=0.03, cost=SLOW)
+    assert controller.out_of_reach is not None
+    warm = simulate(lambda _: 50_000.0, 120.0, controller, noise=0.03, cost=BatchCost(0.4, 1e-6, 1e-5))
+    assert controller.out_of_reach is None
+    late_ones = sum(batch.kept for batch in warm if batch.start_s > 60 and batch.worst_delay_s > TARGET_S)
+    assert late_ones < 0.05 * sum(batch.kept for batch in warm if batch.start_s > 60)
+
+
+def test_a_target_that_can_just_be_held_is_not_given_up() -> None:
+    controller = PlantController(TARGET_S)
+    batches = simulate(lambda _: 40_000.0, 200.0, controller, noise=0.03, cost=BatchCost(0.8, 1e-6, 1e-5))
+    assert controller.out_of_reach is None
+    assert sum(batch.worst_delay_s > 1.1 * TARGET_S for batch in batches) < 0.1 * len(batches)
 
 
 def test_update_is_one_step() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from streamshed.control.aurora import AuroraController
-from streamshed.control.base import Controller, HoldingController, LoadSample, Outlook, Release
+from streamshed.control.base import Controller, HoldingController, LoadSample, Outlook, OutOfReach, Release
 from streamshed.control.baseline import BaselineController
 from streamshed.control.cost import BatchCost, CostEstimator
 from streamshed.control.deadline import ArrivalDeadlineController, DeadlineController
@@ -70,6 +70,7 @@ __all__ = [
     "Gains",
     "HoldingController",
     "LoadSample",
+    "OutOfReach",
     "Outlook",
     "PlantController",
     "PolePlacementController",

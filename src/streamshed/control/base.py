@@ -103,6 +103,32 @@ class LoadSample:
         return Outlook(self.time_s, waiting, wait_s, max(wait_s, 1e-3), self.outstanding or 0.0)
 
 
+@dataclass(frozen=True)
+class OutOfReach:
+    """A target that cannot be held, whatever is dropped.
+
+    Attributes:
+        target_s: the target.
+        empty_s: how long an empty batch takes.
+        least_s: the shortest target that could be held.
+
+    >>> print(OutOfReach(2.0, 3.4, 10.49))
+    an empty batch takes 3.4 s: a target of 2 s cannot be held, one of 11 s can
+    """
+
+    target_s: float
+    empty_s: float
+    least_s: float
+
+    def __str__(self) -> str:
+        step = 10.0 ** math.floor(math.log10(self.least_s) - 1)  # two digits, rounded up
+        least_s = math.ceil(self.least_s / step - 1e-9) * step
+        return (
+            f"an empty batch takes {self.empty_s:.2g} s: a target of {self.target_s:g} s cannot be held, "
+            f"one of {least_s:g} s can"
+        )
+
+
 class Controller(ABC):
     """Decides how much load may run so that delays stay within a target.
 
@@ -113,11 +139,13 @@ class Controller(ABC):
         name: by which it is chosen.
         title: for people.
         target_s: the delay to hold; may be changed at any time.
+        out_of_reach: why the target cannot be held, as far as the controller can tell; None if it can.
     """
 
     name: ClassVar[str] = ""
     title: ClassVar[str] = ""
     target_s: float
+    out_of_reach: OutOfReach | None = None
 
     @abstractmethod
     def observe(self, sample: LoadSample) -> None:

@@ -29,6 +29,7 @@ class BatchCost:
         error_s: the standard deviation of a batch's duration from what the model says.
         usual: n of the batches that the model comes from, on average.
         doubt_s: so much more a tuple may cost beyond those; large where all batches were of one size.
+        fixed_doubt_s: so much longer an empty batch may take; large where all batches were of one size.
 
     >>> cost = BatchCost(0.1, 1e-6, 1e-5, usual=1_000, doubt_s=3e-5)
     >>> cost.duration_s(10_000, 5_000), cost.at_most_s(10_000, 5_000)
@@ -43,6 +44,7 @@ class BatchCost:
     error_s: float = 0.0
     usual: float = 0.0
     doubt_s: float = 0.0
+    fixed_doubt_s: float = 0.0
 
     def duration_s(self, arrived: float, kept: float) -> float:
         """How long a batch takes that reads some tuples and keeps some of them."""
@@ -170,7 +172,13 @@ class CostEstimator:
         target = (vectors / root).T @ moment
         fixed_s, read_s, process_s = nnls(design, target)[0]
         cost = BatchCost(float(fixed_s), float(read_s / unit), float(process_s / unit), math.sqrt(self._variance))
-        return replace(cost, usual=float(self._information[0, 2] / count), doubt_s=self._doubt_s(cost.process_s))
+        deviation_s = self._spread_s(float(self._information[0, 3] / count))
+        return replace(
+            cost,
+            usual=float(self._information[0, 2] / count),
+            doubt_s=self._doubt_s(cost.process_s),
+            fixed_doubt_s=_DOUBT * deviation_s * math.sqrt(float(np.linalg.inv(gram)[0, 0])),
+        )
 
     def _doubt_s(self, process_s: float) -> float:
         """Two standard errors of the cost per kept tuple; at most what is missing if no cost were fixed."""

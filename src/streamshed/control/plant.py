@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
-from streamshed.control.base import Controller, LoadSample, Outlook
+from streamshed.control.base import Controller, LoadSample, Outlook, OutOfReach
 from streamshed.control.cost import BatchCost, CostEstimator
 from streamshed.errors import InvalidValueError
 from streamshed.load import Admission
@@ -14,6 +15,11 @@ _LARGEST_MARGIN = 0.25
 _DEVIATIONS = 2.0
 _LEAST_WORK = 0.1
 _HELD_UP = 2.0
+_REACH = 0.5  # of the target less its margin: a batch that takes longer to start is late with nothing in it
+_IN_A_ROW = 3  # batches have to be late to show it
+_BACK = 0.45  # below that a target counts as within reach again
+_HOPEFUL = 5  # batches in a row by whose model it does, be it sure or not: then it is worth a try
+_IN_VAIN = 5.0  # times the start of a batch: how long batches may get where the target cannot be held
 
 
 @dataclass(frozen=True)
@@ -23,7 +29,7 @@ class BatchAdmission(Admission):
     Attributes:
         keep: the fraction of the waiting tuples that may be kept.
         duration_s: how long the batch may take; None while nothing is known about costs.
-        attainable: whether the target can be held; False if even an empty batch takes too long.
+        attainable: whether the target can be held; see `Controller.out_of_reach`.
     """
 
     keep: float = 1.0
@@ -55,15 +61,21 @@ class PlantController(Controller):
     batches of a burst small, until they have told. (A batch of twice the usual size is no burst, but one that follows
     a batch that was held up.)
 
-    Whatever the target says, a tenth of it goes into processing, on top of the time that starting the batch and reading
-    it takes anyway. A batch that has waited too long has later tuples that are still in time; and where the target
-    cannot be held at all, because starting and reading take too long by themselves, dropping everything would not help.
+    Whatever the target says, a tenth of T − m goes into processing, on top of the time that starting the batch and
+    reading it takes anyway: a batch that has waited too long has later tuples that are still in time.
+
+    Where a batch takes longer than (T − m)/2 with nothing in it, by the model and as three batches in a row have shown,
+    the target is *out of reach*: no drop makes batches short enough, and dropping for it would be harm without use.
+    Then only what is too much for the machine is dropped: batches may get as long as 5·a, so that a load of up to four
+    fifths of the capacity is kept whole. That ends when a batch has taken less than 0.45·(T − m), or when by the model an
+    empty one would: surely, or for five batches on end. With `insist` the target is aimed at all the same.
 
     Until two batches after the warm-up have been seen, everything is kept.
 
     Args:
         target_s: the delay to hold.
         estimator: learns the costs; by default one that leaves out two batches.
+        insist: whether to drop for a target that is out of reach.
 
     >>> controller = PlantController(2.0, CostEstimator(warmup=0))
     >>> for n in (1000, 2000, 4000):
@@ -77,11 +89,14 @@ class PlantController(Controller):
     name = "deadline"
     title = "deadline for micro-batches (ours)"
 
-    def __init__(self, target_s: float, estimator: CostEstimator | None = None) -> None:
+    def __init__(self, target_s: float, estimator: CostEstimator | None = None, *, insist: bool = False) -> None:
         if not target_s > 0:
             raise InvalidValueError("a target must be positive", where="controller", got=target_s, expected="> 0 s")
         self.target_s = target_s
         self._estimator = estimator or CostEstimator()
+        self._insist = insist
+        self._latest_s: deque[float] = deque(maxlen=_IN_A_ROW)
+        self._hopeful = 0
 
     @property
     def cost(self) -> BatchCost | None:
@@ -94,21 +109,25 @@ class PlantController(Controller):
 
     def observe(self, sample: LoadSample) -> None:
         self._estimator.observe(sample.arrived, sample.kept, sample.duration_s)
+        if sample.arrived > 0:
+            self._latest_s.append(sample.duration_s)
+            self._judge()
 
     def admit(self, outlook: Outlook) -> BatchAdmission:
         cost, waiting, span_s = self.cost, outlook.waiting, max(outlook.span_s, 1e-3)
         if cost is None or waiting <= 0:
             return BatchAdmission(_load(cost, waiting, span_s))
         aim_s = self.target_s - self._margin_s(cost)
+        if self.out_of_reach is not None and not self._insist:
+            aim_s = max(aim_s, 2 * _IN_VAIN * max(cost.fixed_s, self.out_of_reach.empty_s))
         load = waiting / span_s * (cost.read_s + cost.process_s)
         room_s = max(aim_s / 2, (aim_s - cost.fixed_s) / (1 + load))
-        attainable = 2 * cost.fixed_s < aim_s
         if cost.at_most_s(waiting, waiting, known=_HELD_UP) <= room_s:
-            return BatchAdmission(_load(cost, waiting, span_s), 1.0, room_s, attainable)
+            return BatchAdmission(_load(cost, waiting, span_s), 1.0, room_s, self.out_of_reach is None)
         least_s = cost.duration_s(waiting, 0) + _LEAST_WORK * aim_s
         budget_s = max(min(room_s, aim_s - outlook.oldest_wait_s), least_s)
         kept = cost.affordable(waiting, budget_s)
-        return BatchAdmission(_load(cost, kept, span_s), kept / waiting, budget_s, attainable)
+        return BatchAdmission(_load(cost, kept, span_s), kept / waiting, budget_s, self.out_of_reach is None)
 
     @property
     def lasting_batch_s(self) -> float | None:
@@ -127,6 +146,23 @@ class PlantController(Controller):
             return None
         rate_tps = (batch_s - cost.fixed_s) / batch_s / (cost.read_s + cost.process_s)
         return rate_tps if rate_tps > 0 else None
+
+    def _judge(self) -> None:
+        """Whether the target can be held; where that is not sure, it stays as it was judged."""
+        cost = self.cost
+        if cost is None:
+            return
+        aim_s = self.target_s - self._margin_s(cost)
+        shown = len(self._latest_s) == _IN_A_ROW and min(self._latest_s) > self.target_s / 2
+        if shown and cost.fixed_s > _REACH * aim_s:
+            least_s = cost.fixed_s / _BACK / (1.0 - _SMALLEST_MARGIN)
+            self.out_of_reach, self._hopeful = OutOfReach(self.target_s, cost.fixed_s, least_s), 0
+            return
+        limit_s = _BACK * aim_s
+        self._hopeful = self._hopeful + 1 if cost.fixed_s < limit_s else 0
+        surely_s = min(self._latest_s[-1], cost.fixed_s + cost.fixed_doubt_s)
+        if surely_s < limit_s or self._hopeful >= _HOPEFUL:
+            self.out_of_reach = None
 
     def _margin_s(self, cost: BatchCost) -> float:
         wanted_s = _DEVIATIONS * cost.error_s
