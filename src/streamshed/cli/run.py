@@ -149,6 +149,8 @@ def run(
     from rich.console import Console
 
     from streamshed.control import BATCH_CONTROLLERS, controller_named
+    from streamshed.distributed.arc_files import file_name
+    from streamshed.engines.spark.directory_lock import CONTROL, check_free
     from streamshed.network import load_spec, node_spec
     from streamshed.planning import planner_named
 
@@ -170,6 +172,7 @@ def run(
     place = (directory or Path("streamshed-run") / loaded.network.name).absolute()
     check_writable(place, f"--directory {place}", make=True)
     part = None if node is None else node_spec(loaded, node)
+    check_free((place if node is None else place / "nodes" / file_name(node)) / CONTROL)
     own_target_s = target if part is None else part.own_target_s(target)
     decides = controller_named(controller, own_target_s, among=BATCH_CONTROLLERS)
     token = None if part is None or shed is Shed.local else token_for(exchange.value)

@@ -67,8 +67,8 @@ class PlantController(Controller):
     Where a batch takes longer than (T − m)/2 with nothing in it, by the model and as three batches in a row have shown,
     the target is *out of reach*: no drop makes batches short enough, and dropping for it would be harm without use.
     Then only what is too much for the machine is dropped: batches may get as long as 5·a, so that a load of up to four
-    fifths of the capacity is kept whole. That ends when a batch has taken less than 0.45·(T − m), or when by the model an
-    empty one would: surely, or for five batches on end. With `insist` the target is aimed at all the same.
+    fifths of the capacity is kept whole. That ends when a batch has taken less than 0.45·(T − m), or when by the model
+    an empty one would: surely, or for five batches on end. With `insist` the target is aimed at all the same.
 
     Until two batches after the warm-up have been seen, everything is kept.
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 import os
+import tempfile
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -87,7 +88,7 @@ class ControlLine:
         if size < 1:
             raise InvalidValueError("a control line needs a threshold", where="control line", got=size, expected=">= 1")
         self.size = size
-        self.directory = _usable(Path(directory))
+        self.directory = usable(Path(directory))
         self.path = self.directory / "control"
         self._clock = clock
         self._kept = kept
@@ -295,12 +296,15 @@ def _levels(fractions: Sequence[float]) -> Levels:
     return tuple(math.floor(fraction * LEVELS + 0.5) for fraction in fractions)
 
 
-def _usable(directory: Path) -> Path:
+def usable(directory: Path) -> Path:
+    """The directory for a control line, resolved; made if it does not exist.
+
+    Raises:
+        ControlError: if it cannot be written.
+    """
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        probe = directory / ".control.tmp"
-        probe.write_text("")
-        probe.unlink()
+        tempfile.TemporaryFile(dir=directory).close()
         (directory / ".control.crc").unlink(missing_ok=True)
     except OSError as error:
         raise ControlError(

@@ -20,7 +20,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
 from streamshed.engines.spark.accounts import Accounts, Drop, GatedQuery
-from streamshed.engines.spark.control_line import THRESHOLDS, ControlLine
+from streamshed.engines.spark.control_line import THRESHOLDS, ControlLine, usable
+from streamshed.engines.spark.directory_lock import DirectoryLock
 from streamshed.engines.spark.drops import Parse, drop, mark
 from streamshed.engines.spark.monitor import BatchReport, DropCounts, Monitor
 from streamshed.engines.spark.recount import is_recount
@@ -44,6 +45,9 @@ class Gate:
         on_batch: is told of every batch with the counts of its drops. Called from a listener thread, must return soon.
         on_failure: is called when a query has died, from such a thread, too.
         tick_s: how often to ask; 0 for never (then call `tick` yourself, every few seconds at least).
+
+    Raises:
+        DirectoryInUseError: if another gate uses the directory, in this process or another one.
     """
 
     def __init__(
@@ -58,7 +62,13 @@ class Gate:
         tick_s: float = 0.05,
     ) -> None:
         self.spark = spark
-        self.line = ControlLine(directory, size)
+        self.directory = usable(Path(directory))
+        self._held = DirectoryLock(self.directory)  # before anything in there is touched
+        try:
+            self.line = ControlLine(self.directory, size)
+        except Exception:
+            self._held.release()
+            raise
         self.drops: dict[str, Drop] = {}
         self.errors: dict[str, str] = {}
         self._places: dict[str, int] = {}
@@ -228,6 +238,7 @@ class Gate:
         self._monitor.unsubscribe(self)
         with self._lock:
             self.line.close()
+        self._held.release()
 
     # --- within ----------------------------------------------------------------------------------------------------
 

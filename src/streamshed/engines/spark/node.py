@@ -30,6 +30,7 @@ from streamshed.engines.spark.arcs import ParquetArc
 from streamshed.engines.spark.closing import Closing
 from streamshed.engines.spark.connectors import read_stream
 from streamshed.engines.spark.cost_memory import believed_cost
+from streamshed.engines.spark.directory_lock import CONTROL, check_free
 from streamshed.engines.spark.runner import SALT, NetworkBatch, NetworkRunner
 from streamshed.errors import StreamshedError
 from streamshed.estimates import WEIGHT, WEIGHT_BEFORE
@@ -138,6 +139,7 @@ class NodeRunner(Closing):
         self._unwanted = stopped or threading.Event()
         self.directory = directory.absolute() / "nodes" / file_name(name)
         self.directory.mkdir(parents=True, exist_ok=True)
+        check_free(self.directory / CONTROL)
         arcs = directory.absolute() / "arcs"
         self.inboxes = {stream: Inbox(ArcFiles(arcs, arc)) for stream, arc in self.node.reads.items()}
         self.outboxes = {output: ArcFiles(arcs, arc) for output, arc in self.node.writes.items()}

@@ -22,6 +22,7 @@ from streamshed.engines.spark.checkpoint import CheckpointLog
 from streamshed.engines.spark.closing import Closing
 from streamshed.engines.spark.connectors import ARRIVAL, read_stream
 from streamshed.engines.spark.cost_memory import CostMemory
+from streamshed.engines.spark.directory_lock import CONTROL, check_free
 from streamshed.engines.spark.failures import SparkFailure
 from streamshed.engines.spark.fused import Sinks
 from streamshed.engines.spark.gate import Gate
@@ -115,6 +116,9 @@ class NetworkRunner(Closing):
         outboxes: the arcs that another application reads, by output.
         every_s: batches start no more often; 0 for as soon as they can.
 
+    Raises:
+        DirectoryInUseError: if another run uses the directory.
+
     Attributes:
         stages: each after those it reads.
         sinks: where outputs go.
@@ -152,6 +156,7 @@ class NetworkRunner(Closing):
         self.spec = spec
         self.network: Network = spec.network
         self.directory = Path(directory).absolute()
+        check_free(self.directory / CONTROL)
         self.manager = Manager(
             spec.network,
             spec.statistics,
@@ -187,7 +192,7 @@ class NetworkRunner(Closing):
         self._begun, self._failed = threading.Event(), threading.Event()
         self.gate = Gate(
             spark,
-            self.directory / "control",
+            self.directory / CONTROL,
             size=max(1, len(self.manager.locations)),
             decide=self._follow_goals if scheduler == OPTIMIZER else self._decide if shed else None,
             on_batch=self._on_batch,
