@@ -6,12 +6,11 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from streamshed.engines.spark.checkpoint import BatchStart, CheckpointLog
@@ -19,7 +18,7 @@ from streamshed.engines.spark.control_line import ControlLine
 from streamshed.engines.spark.drops import observation
 from streamshed.engines.spark.ledger import Ledger, LedgerQuery, LedgerRow
 from streamshed.engines.spark.monitor import BatchReport, DropCounts
-from streamshed.engines.spark.recount import RecountError, recount
+from streamshed.engines.spark.recount import At, Recount, RecountError, recount
 
 _LOG = logging.getLogger(__name__)
 
@@ -38,7 +37,7 @@ class Drop:
         salt: of its rank.
         source: whether all tuples of a source of the query pass here: a stream, or a durable arc.
         observed: the name of its observations.
-        at: makes the same drop again with thresholds of its own, given by their places; for counting again.
+        at: makes the same drop again with thresholds of its own; for counting again.
     """
 
     name: str
@@ -48,7 +47,7 @@ class Drop:
     salt: int
     source: bool
     observed: str
-    at: Callable[[Callable[[int], Column]], DataFrame]
+    at: At
 
 
 class GatedQuery:
@@ -100,14 +99,21 @@ class Accounts:
         line: knows the thresholds of every batch.
         drops: by name; may grow.
         lock: guards the line.
+        recount: counts the tuples of a past batch again.
     """
 
     def __init__(
-        self, spark: SparkSession, line: ControlLine, drops: Mapping[str, Drop], lock: threading.RLock
+        self,
+        spark: SparkSession,
+        line: ControlLine,
+        drops: Mapping[str, Drop],
+        lock: threading.RLock,
+        recount: Recount = recount,
     ) -> None:
         self.ledger = Ledger(line.directory / "ledger")
         self.queries: dict[str, GatedQuery] = {}
         self._spark, self._line, self._drops, self._lock = spark, line, drops, lock
+        self._recount = recount
         self._settling = threading.Lock()
         self._known = self.ledger.queries()
         self._pinned = self._pin_replays()
@@ -231,10 +237,11 @@ class Accounts:
         drops = [self._drops[name] for name in gated.drops if self._drops[name].source]
         counts = {drop.name: DropCounts(0, 0, 0) for drop in drops}
         if gated.has_tuples(batch):
-            found = recount(
+            found = self._recount(
                 gated.log,
                 batch_id,
-                {drop.observed: drop.at(lambda place: F.lit(fractions[place])) for drop in drops},
+                {drop.observed: drop.at for drop in drops},
+                fractions,
                 [self._drops[name].observed for name in gated.plan_order],
             )
             counts = {drop.name: found[drop.observed] for drop in drops}

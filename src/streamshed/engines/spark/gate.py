@@ -24,7 +24,8 @@ from streamshed.engines.spark.control_line import THRESHOLDS, ControlLine, usabl
 from streamshed.engines.spark.directory_lock import DirectoryLock
 from streamshed.engines.spark.drops import Parse, drop, mark
 from streamshed.engines.spark.monitor import BatchReport, DropCounts, Monitor
-from streamshed.engines.spark.recount import is_recount
+from streamshed.engines.spark.recount import Recount, is_recount, recount
+from streamshed.engines.spark.triggers import stops_by_itself
 from streamshed.errors import InvalidValueError, UnknownNameError, did_you_mean
 
 _LOG = logging.getLogger(__name__)
@@ -45,6 +46,11 @@ class Gate:
         on_batch: is told of every batch with the counts of its drops. Called from a listener thread, must return soon.
         on_failure: is called when a query has died, from such a thread, too.
         tick_s: how often to ask; 0 for never (then call `tick` yourself, every few seconds at least).
+        clock: the time in seconds since 1970.
+        recount: counts the tuples of a past batch again.
+        shed_backfills: whether to drop from queries that read what is there and stop (triggers `availableNow` and
+            `once`), too. They are not late, and what they lose is missing for good. Without it, what such a query
+            reads is not dropped for others either, as long as it runs.
 
     Raises:
         DirectoryInUseError: if another gate uses the directory, in this process or another one.
@@ -60,12 +66,15 @@ class Gate:
         on_batch: Callable[[BatchReport, Mapping[str, DropCounts]], None] | None = None,
         on_failure: Callable[[], None] | None = None,
         tick_s: float = 0.05,
+        clock: Callable[[], float] = time.time,
+        recount: Recount = recount,
+        shed_backfills: bool = False,
     ) -> None:
         self.spark = spark
         self.directory = usable(Path(directory))
         self._held = DirectoryLock(self.directory)  # before anything in there is touched
         try:
-            self.line = ControlLine(self.directory, size)
+            self.line = ControlLine(self.directory, size, clock)
         except Exception:
             self._held.release()
             raise
@@ -73,10 +82,13 @@ class Gate:
         self.errors: dict[str, str] = {}
         self._places: dict[str, int] = {}
         self._lock = threading.RLock()
-        self.accounts = Accounts(spark, self.line, self.drops, self._lock)
+        self.accounts = Accounts(spark, self.line, self.drops, self._lock, recount)
         self._token = f"streamshed/{uuid.uuid4().hex[:8]}"  # tells our observations from those of others
         self._decide, self._on_batch, self._on_failure = decide, on_batch, on_failure
         self._fractions = [0.0] * size
+        self._shed_backfills = shed_backfills
+        self._backfills: dict[str, list[str]] = {}
+        self._clock = clock
         self._monitor = Monitor.of(spark)
         self._monitor.subscribe(self)
         self._stop = threading.Event()
@@ -175,6 +187,10 @@ class Gate:
         with self._lock:
             for name, fraction in fractions.items():
                 self._fractions[self._index(name)] = min(max(fraction, 0.0), 1.0)
+            for names in self._backfills.values():
+                for name in names:
+                    if self.drops[name].index is not None:
+                        self._fractions[self._index(name)] = 0.0
             if ControlLine.quantised(self._fractions) != self.line.read():
                 self.line.write(self._fractions)
 
@@ -209,8 +225,9 @@ class Gate:
     def on_start(self, query_id: str, run_id: str, query_name: str | None) -> None:  # noqa: ARG002
         """A query starts; it waits until this returns."""
         query = None if is_recount(query_name) else self.spark.streams.get(query_id)
-        if query is not None:
-            self.watch(query)
+        gated = self.watch(query) if query is not None else None
+        if query is not None and gated is not None and not self._shed_backfills and stops_by_itself(query):
+            self._spare(gated)
 
     def on_batch(self, report: BatchReport) -> None:
         """A batch has ended: enter it, and tell."""
@@ -222,6 +239,8 @@ class Gate:
 
     def on_end(self, query_id: str, run_id: str, error: str | None) -> None:  # noqa: ARG002
         """A query has ended, in good order or with an error."""
+        with self._lock:
+            self._backfills.pop(query_id, None)
         gated = self.accounts.queries.get(query_id)
         if gated is not None and error is not None:
             self.errors[gated.output] = error
@@ -241,6 +260,15 @@ class Gate:
         self._held.release()
 
     # --- within ----------------------------------------------------------------------------------------------------
+
+    def _spare(self, gated: GatedQuery) -> None:
+        """Drop nothing that a query reads, from its first batch on: it waits until that holds."""
+        _LOG.info("%s reads what is there and stops: nothing is dropped from it", gated.output)
+        with self._lock:
+            self._backfills[gated.query_id] = gated.drops
+            self.apply({})
+            from_ms = self.line.holds_from_ms
+        self._stop.wait(max(from_ms / 1000 - self._clock(), 0.0))
 
     def _check_new(self, name: str) -> None:
         if name in self.drops:
@@ -267,7 +295,7 @@ class Gate:
         failing = False
         while not self._stop.wait(tick_s):
             try:
-                self.tick(time.time())
+                self.tick(self._clock())
                 failing = False
             except Exception:
                 if not failing:

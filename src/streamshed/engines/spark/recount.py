@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from streamshed.engines.spark.checkpoint import CheckpointLog
@@ -16,6 +16,12 @@ from streamshed.engines.spark.monitor import BatchReport, DropCounts
 from streamshed.errors import StreamshedError
 
 _NAME = "streamshed-recount"
+
+At = Callable[[Callable[[int], Column]], DataFrame]
+"""Makes a drop again with thresholds of its own, given by their places on the control line."""
+
+Recount = Callable[[CheckpointLog, int, Mapping[str, At], Sequence[float], Sequence[str]], Mapping[str, DropCounts]]
+"""What `recount` does."""
 
 
 def is_recount(query_name: str | None) -> bool:
@@ -28,7 +34,7 @@ class RecountError(StreamshedError, RuntimeError):
 
 
 def recount(
-    log: CheckpointLog, batch_id: int, frames: Mapping[str, DataFrame], plan_order: Sequence[str]
+    log: CheckpointLog, batch_id: int, drops: Mapping[str, At], fractions: Sequence[float], plan_order: Sequence[str]
 ) -> dict[str, DropCounts]:
     """What each drop did in a batch that is over.
 
@@ -38,13 +44,13 @@ def recount(
     Args:
         log: of the query that ran the batch.
         batch_id: which one.
-        frames: what follows each drop, with the threshold of that time, by observation name; in the order of the
-            query's sources.
+        drops: makes each drop again, by observation name; in the order of the query's sources.
+        fractions: of the batch, by their places on the control line.
         plan_order: the observation names of the drops as they are in the query's plan, from left to right: a stream
             that is read in several places has its drop there as often.
 
     Raises:
-        RecountError: if the sources of the frames are not those of the query, or the batch is no longer in the log.
+        RecountError: if the sources of the drops are not those of the query, or the batch is no longer in the log.
     """
     batch = log.batch(batch_id)
     if batch is None:
@@ -57,10 +63,11 @@ def recount(
         )
     scratch = Path(tempfile.mkdtemp(prefix="streamshed-recount-"))
     try:
-        log.copy_for_replay(batch_id, scratch / "checkpoint", [plan_order.index(name) for name in frames])
-        report = _replay(batch_id, list(frames.values()), scratch / "checkpoint")
+        log.copy_for_replay(batch_id, scratch / "checkpoint", [plan_order.index(name) for name in drops])
+        frames = [at(lambda place: F.lit(fractions[place])) for at in drops.values()]
+        report = _replay(batch_id, frames, scratch / "checkpoint")
         # A source without tuples in this batch leaves no counts.
-        return {name: report.counts(name) or DropCounts(0, 0, 0) for name in frames}
+        return {name: report.counts(name) or DropCounts(0, 0, 0) for name in drops}
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
