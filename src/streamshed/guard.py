@@ -10,6 +10,7 @@ guard drops tuples as they come in, as few as possible, and `streamshed.engines.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,15 +20,17 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
-from streamshed.control import BatchCost, LoadSample, PlantController
+from streamshed.control import BatchCost, LoadSample, OutOfReach, PlantController
 from streamshed.engines.spark.closing import Closing
 from streamshed.engines.spark.cost_memory import CostMemory
 from streamshed.engines.spark.drops import check_column, random_rank, value_rank, well_formed
 from streamshed.engines.spark.gate import Gate
-from streamshed.engines.spark.loop import BatchLoop, Waiting
+from streamshed.engines.spark.loop import BatchLoop, Waiting, tell_reach
 from streamshed.engines.spark.monitor import BatchReport, DropCounts
 from streamshed.errors import InvalidValueError, StreamshedError
 from streamshed.qos import Histogram, ValueGraph
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -39,12 +42,14 @@ class GuardStatus:
         samples: the latest batch of each query, by its name (or id).
         costs: what batches cost in each query; None where that is not known yet.
         errors: why queries have died.
+        out_of_reach: the queries whose target no drop can hold, with the reason; only the excess is dropped there.
     """
 
     fractions: Mapping[str, float]
     samples: Mapping[str, LoadSample]
     costs: Mapping[str, BatchCost | None]
     errors: Mapping[str, str]
+    out_of_reach: Mapping[str, OutOfReach]
 
 
 class Guard(Closing):
@@ -59,6 +64,12 @@ class Guard(Closing):
         size: how many streams may be protected.
         on_sample: is told of every batch: the name of the query (or its id) and the sample.
         tick_s: how often the decision is renewed.
+        shed_backfills: whether to drop from queries with the trigger `availableNow` or `once`, too. Without it they are
+            only counted: they read what is there and stop, so that they are not late, and what is dropped from a
+            backfill is missing for good. What they share with other queries is not dropped as long as they run.
+
+    Raises:
+        DirectoryInUseError: if another guard or run uses the directory.
     """
 
     def __init__(
@@ -71,6 +82,7 @@ class Guard(Closing):
         size: int = 8,
         on_sample: Callable[[str, LoadSample], None] | None = None,
         tick_s: float = 0.05,
+        shed_backfills: bool = False,
     ) -> None:
         if not target_s > 0:
             raise InvalidValueError("a target must be positive", where="guard", got=target_s, expected="> 0 s")
@@ -80,7 +92,15 @@ class Guard(Closing):
         self._waiting: dict[str, Waiting] = {}
         self._loops: dict[str, BatchLoop] = {}
         self._lock = threading.Lock()
-        self.gate = Gate(spark, directory, size=size, decide=self._decide, on_batch=self._on_batch, tick_s=tick_s)
+        self.gate = Gate(
+            spark,
+            directory,
+            size=size,
+            decide=self._decide,
+            on_batch=self._on_batch,
+            tick_s=tick_s,
+            shed_backfills=shed_backfills,
+        )
 
     def protect(
         self,
@@ -169,6 +189,9 @@ class Guard(Closing):
             samples={loop.gated.output: loop.sample for loop in loops if loop.sample is not None},
             costs={loop.gated.output: loop.controller.cost for loop in loops},
             errors=dict(self.gate.errors),
+            out_of_reach={
+                loop.gated.output: reason for loop in loops if (reason := loop.controller.out_of_reach) is not None
+            },
         )
 
     @property
@@ -204,7 +227,9 @@ class Guard(Closing):
             if loop is None or loop.gated is not gated:
                 memory = CostMemory(self.gate.line.directory / f"cost-{gated.query_id}.json")
                 loop = self._loops[report.query_id] = BatchLoop(gated, self._new_controller(self.target_s), memory)
+        known = loop.controller.out_of_reach
         sample = loop.learn(report, counts)
+        tell_reach(_LOG, gated.output, known, loop.controller.out_of_reach)
         if self._on_sample is not None:
             self._on_sample(gated.output, sample)
 

@@ -194,6 +194,38 @@ def test_drops_come_by_themselves_and_sooner_after_a_restart(spark: SparkSession
     assert len(again) <= 4, "what batches cost is known from the last time"
 
 
+def backfill(spark: SparkSession, place: Path, trigger: dict[str, bool], **options: bool) -> list[LedgerRow]:
+    """A query that reads what is there and stops, over a stream of which everything was being dropped."""
+    for number in range(3):
+        add_file(place / "in", rows(1000, first=1000 * number))
+    with Guard(spark, 2.0, place / "guard", tick_s=0, **options) as guard:  # type: ignore[arg-type]
+        events = guard.protect(read_stream(spark, place / "in"), key=["id"], name="cars")
+        guard.gate.apply({"cars": 1.0})
+        line = guard.gate.line
+        wait_for(lambda: line.at(int(time.time() * 1000)) == (1.0,) + (0.0,) * 7, "the slot to begin")
+        writer = events.writeStream.format("noop").option("checkpointLocation", str(place / "checkpoint"))
+        query = guard.watch(writer.trigger(**trigger).start())  # type: ignore[call-overload]
+        guard.gate.apply({"cars": 1.0})  # somebody still wants it
+        query.awaitTermination()
+        wait_for(lambda: bool(Ledger(place / "guard" / "ledger").rows()), "the ledger")
+    return Ledger(place / "guard" / "ledger").rows()
+
+
+@pytest.mark.parametrize("trigger", ["availableNow", "once"])
+def test_a_query_that_reads_what_is_there_and_stops_is_not_shed(
+    spark: SparkSession, tmp_path: Path, trigger: str
+) -> None:
+    found = backfill(spark, tmp_path, {trigger: True})
+    assert sum(row.arrived for row in found) > 0
+    assert sum(row.dropped for row in found) == 0
+    assert {row.fraction for row in found} == {0.0}
+
+
+def test_such_a_query_is_shed_for_those_who_say_so(spark: SparkSession, tmp_path: Path) -> None:
+    found = backfill(spark, tmp_path, {"availableNow": True}, shed_backfills=True)
+    assert sum(row.arrived for row in found) == sum(row.dropped for row in found) == 3000
+
+
 def test_a_query_that_dies_is_reported_and_the_ledger_is_intact(spark: SparkSession, tmp_path: Path) -> None:
     job = Job(spark, tmp_path)
     with job.guard as guard:

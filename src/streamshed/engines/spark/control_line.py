@@ -168,6 +168,11 @@ class ControlLine:
         """The fractions that were written last."""
         return tuple(level / LEVELS for level in self._at(self._froms[-1]))
 
+    @property
+    def holds_from_ms(self) -> int:
+        """When the last change begins to hold, milliseconds since 1970."""
+        return self._last * SLOT_MS
+
     def at(self, time_ms: int) -> tuple[float, ...]:
         """The fractions of a batch that started at a time."""
         return tuple(level / LEVELS for level in self._at(time_ms // SLOT_MS))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from streamshed.control import BatchAdmission, LoadSample, Outlook, PlantController
+from streamshed.control import BatchAdmission, LoadSample, Outlook, OutOfReach, PlantController
 from streamshed.engines.spark.accounts import GatedQuery
 from streamshed.engines.spark.cost_memory import CostMemory
 from streamshed.engines.spark.monitor import BatchReport, DropCounts
@@ -39,6 +40,14 @@ def batch_sample(report: BatchReport, entries: Sequence[DropCounts], kept: int) 
         delay_p99_s=delay_s(0.99),
         delay_max_s=delay_s(1.0),
     )
+
+
+def tell_reach(log: logging.Logger, name: str, before: OutOfReach | None, now: OutOfReach | None) -> None:
+    """Say so when a target has gone out of reach, or has come back."""
+    if now is not None and before is None:
+        log.warning("%s: %s. Only what is too much for the machine is dropped.", name, now)
+    elif now is None and before is not None:
+        log.warning("%s: the target of %g s can be held again", name, before.target_s)
 
 
 class BatchLoop:
