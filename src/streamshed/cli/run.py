@@ -22,6 +22,7 @@ from streamshed.cli.run_report import ROWS_SHOWN, Outcome, report
 from streamshed.errors import InvalidValueError, StreamshedError, UnknownNameError, did_you_mean
 
 if TYPE_CHECKING:
+    from streamshed.control import Controller
     from streamshed.engines.spark.runner import NetworkRunner
     from streamshed.network import Spec
 
@@ -102,6 +103,14 @@ def run(
             "have a say. Default: stages run side by side.",
         ),
     ] = None,
+    insist: Annotated[
+        bool,
+        typer.Option(
+            "--insist",
+            help="Drop for the target even where no drop can hold it, because an empty batch takes too long. "
+            "Default: say so, and drop only what is too much for the machine.",
+        ),
+    ] = False,
     no_shed: Annotated[bool, typer.Option("--no-shed", help="Drop nothing, only watch.")] = False,
     node: Annotated[
         str | None,
@@ -175,6 +184,8 @@ def run(
     check_free((place if node is None else place / "nodes" / file_name(node)) / CONTROL)
     own_target_s = target if part is None else part.own_target_s(target)
     decides = controller_named(controller, own_target_s, among=BATCH_CONTROLLERS)
+    if insist:
+        _insist(decides)
     token = None if part is None or shed is Shed.local else token_for(exchange.value)
     if json is not None:
         check_writable(json.absolute().parent, f"--json {json}")
@@ -323,6 +334,17 @@ def _check_scheduler(name: str | None) -> None:
         raise UnknownNameError(
             f"there is no scheduler {name!r}", where="--scheduler", got=name, hint=did_you_mean(name, known)
         )
+
+
+def _insist(controller: Controller) -> None:
+    """Have a controller drop for a target that is out of reach."""
+    from streamshed.control import PlantController
+
+    if not isinstance(controller, PlantController):
+        raise InvalidValueError(
+            "this controller always aims at the target", where="--insist", got=controller.name, expected="deadline"
+        )
+    controller.insist = True
 
 
 def _settings(conf: Sequence[str]) -> dict[str, str]:

@@ -94,7 +94,7 @@ class PlantController(Controller):
             raise InvalidValueError("a target must be positive", where="controller", got=target_s, expected="> 0 s")
         self.target_s = target_s
         self._estimator = estimator or CostEstimator()
-        self._insist = insist
+        self.insist = insist
         self._latest_s: deque[float] = deque(maxlen=_IN_A_ROW)
         self._hopeful = 0
 
@@ -118,7 +118,7 @@ class PlantController(Controller):
         if cost is None or waiting <= 0:
             return BatchAdmission(_load(cost, waiting, span_s))
         aim_s = self.target_s - self._margin_s(cost)
-        if self.out_of_reach is not None and not self._insist:
+        if self.out_of_reach is not None and not self.insist:
             aim_s = max(aim_s, 2 * _IN_VAIN * max(cost.fixed_s, self.out_of_reach.empty_s))
         load = waiting / span_s * (cost.read_s + cost.process_s)
         room_s = max(aim_s / 2, (aim_s - cost.fixed_s) / (1 + load))

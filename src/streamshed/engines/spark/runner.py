@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
@@ -13,7 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from streamshed.control import Controller, LoadSample, PlantController
+from streamshed.control import Controller, LoadSample, OutOfReach, PlantController
 from streamshed.distributed.arc_files import ArcFiles, Inbox
 from streamshed.engines.spark.arc_queue import ArcQueue
 from streamshed.engines.spark.arcs import ParquetArc
@@ -28,7 +29,7 @@ from streamshed.engines.spark.fused import Sinks
 from streamshed.engines.spark.gate import Gate
 from streamshed.engines.spark.guarded_plan import GuardedPlan
 from streamshed.engines.spark.layout import check_layout, layout
-from streamshed.engines.spark.loop import batch_sample
+from streamshed.engines.spark.loop import batch_sample, tell_reach
 from streamshed.engines.spark.monitor import BatchReport, DropCounts
 from streamshed.engines.spark.passes import SlowestWay
 from streamshed.engines.spark.scheduler import MONITORING, StageScheduler
@@ -41,6 +42,8 @@ from streamshed.network.stages import ALL_OUTPUTS, Stage, source_order, stages
 from streamshed.planning import PlaceWeightPlanner, Planner, SemanticRoadMapPlanner
 from streamshed.planning.fair import ObservedSic
 from streamshed.scheduling import OPTIMIZER, OptimizerSettings
+
+_LOG = logging.getLogger(__name__)
 
 SALT = 1
 """Of all random drops: with one salt, nested drops compose as the maximum."""
@@ -71,6 +74,7 @@ class NetworkBatch:
             came through the drops.
         strategies: under which each query is, where stages are scheduled.
         switches: how often a query has changed its strategy.
+        out_of_reach: why the target cannot be held, whatever is dropped; None if it can, as far as is known.
     """
 
     sample: LoadSample
@@ -86,6 +90,7 @@ class NetworkBatch:
     sic: Mapping[str, float] = field(default_factory=dict)
     strategies: Mapping[str, str] = field(default_factory=dict)
     switches: int = 0
+    out_of_reach: OutOfReach | None = None
 
 
 class NetworkRunner(Closing):
@@ -349,7 +354,10 @@ class NetworkRunner(Closing):
         self.backlog.learn(stage, report.start_s, arrived)
         leads = stage.plan.is_durable or not done.tuples or self._slowest.leads_to(stage.id, done.duration_s)
         if known and leads and not goes_on:  # thresholds from before a restart say nothing about the work that was left
+            controller = self.manager.controller
+            before = controller.out_of_reach
             self.manager.observe(sample)
+            tell_reach(_LOG, self.network.name, before, controller.out_of_reach)
             self._memory.keep(self.manager.controller, sample)
         kept = {name: (count.arrived - count.malformed, count.kept) for name, count in counts.items()}
         self.sic.observe(sample.time_s, kept)
@@ -371,6 +379,7 @@ class NetworkRunner(Closing):
                     sic=self.sic.at(sample.time_s),
                     strategies=self.scheduler.strategies if self.scheduler is not None else {},
                     switches=sum(self.scheduler.switches.values()) if self.scheduler is not None else 0,
+                    out_of_reach=self.manager.controller.out_of_reach,
                 )
             )
 
