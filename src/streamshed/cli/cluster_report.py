@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Column, Table
 from rich.text import Text
 
 from streamshed.cli.render import percent
+from streamshed.cli.tables import Sheet, show
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -54,38 +54,35 @@ def report(console: Console, found: dict[str, Any], target_s: float) -> None:
     console.print()
     outside = found["from_outside"]
     if not outside:
-        console.print("No tuple came in.", style="yellow")
+        show(console, "No tuple came in.", style="yellow")
         return
-    nodes = Table("node", *_right("arrived", "delivered", "dropped", "on time", "delay 95 %", "due", "CPU"), box=None)
+    nodes = Sheet().names("node")
+    nodes.numbers("arrived", "delivered", "dropped", "on time", "delay 95 %", "due", "CPU")
     for name, node in found["nodes"].items():
         nodes.add_row(
-            Text(name),
+            name,
             *(f"{node[key]:,}" for key in ("arrived", "delivered", "dropped")),
             "" if node["within_target"] is None else percent(node["within_target"]),
-            "" if node["p95_s"] is None else f"{node['p95_s']:.2f} s",
+            "" if node["p95_s"] is None else f"{node['p95_s']:,.2f} s",
             "" if node["due_s"] is None else f"{node['due_s']:g} s",
-            "" if node["cpu_s"] is None else f"{node['cpu_s']:.0f} s",
+            "" if node["cpu_s"] is None else f"{node['cpu_s']:,.0f} s",
         )
-    arcs = Table("arc", *_right("written", "read", "waiting", "balanced"), box=None)
+    arcs = Sheet().names("arc").numbers("written", "read", "waiting", "balanced")
     for name, arc in found["arcs"].items():
         counts = (f"{arc.get(key, 0):,}" for key in ("written", "read", "waiting"))
-        arcs.add_row(Text(name), *counts, "yes" if arc["balanced"] else Text("no", style="red"))
-    console.print(nodes, arcs, sep="\n\n")
+        arcs.add_row(name, *counts, "yes" if arc["balanced"] else Text("no", style="red"))
+    show(console, nodes, "", arcs)
     dropped = [f"{node['dropped']:,} at {name}" for name, node in found["nodes"].items() if node["dropped"]]
     told = f"dropped: {', '.join(dropped)}" if dropped else "none was dropped"
-    console.print(f"\n{outside:,} tuples came from outside; {told}.", markup=False, soft_wrap=True)
+    show(console, "", f"{outside:,} tuples came from outside; {told}.")
     if found["balanced"]:
-        console.print("Every tuple is accounted for, at every node and on every arc.")
+        show(console, "Every tuple is accounted for, at every node and on every arc.")
     else:
-        console.print("The accounts do not balance.", style="red")
-    total = "" if found["cpu_s"] is None else f" Processor time of all nodes: {found['cpu_s']:.0f} s."
-    console.print(f"Target {target_s:g} s.{total}")
+        show(console, "The accounts do not balance.", style="red")
+    total = "" if found["cpu_s"] is None else f" Processor time of all nodes: {found['cpu_s']:,.0f} s."
+    show(console, f"Target {target_s:g} s.{total}")
     for name, node in found["nodes"].items():
         if node["refused"]:
-            console.print(f"{name} refused {node['refused']:,} messages; its node.log says why.", markup=False)
+            show(console, f"{name} refused {node['refused']:,} messages; its node.log says why.")
     for death in found["deaths"]:
-        console.print(death, style="yellow", markup=False)
-
-
-def _right(*names: str) -> list[Any]:
-    return [Column(name, justify="right", no_wrap=True) for name in names]
+        show(console, death, style="yellow")

@@ -6,12 +6,12 @@ import time
 from collections.abc import Sequence
 
 from rich.console import Console, Group, RenderableType
-from rich.table import Column, Table
 from rich.text import Text
 
 from streamshed.cli.children import Child
 from streamshed.cli.picture import LINE_EVERY_S, Picture
 from streamshed.cli.render import number
+from streamshed.cli.tables import Sheet
 
 
 class ClusterView(Picture):
@@ -46,12 +46,13 @@ class ClusterView(Picture):
         """How the nodes are, for a terminal."""
         elapsed = f"  target {self._target_s:g} s  running {time.monotonic() - self._began_s:.0f} s"
         shown = [name for name in _HEADINGS if self.console.width >= _WIDE or name not in _ONLY_WIDE]
-        columns = [Column(name, justify="left" if name in _TEXTS else "right") for name in shown]
-        table = Table(*columns, box=None, pad_edge=False)
+        table = Sheet()
+        for name in shown:
+            table.names(name) if name in _TEXTS else table.numbers(name)
         for child in self._children:
             cells = dict(zip(_HEADINGS, self._cells(child), strict=True))
-            table.add_row(*(Text(cells[name]) for name in shown))
-        return Group(Text.assemble((self._title, "bold cyan"), (elapsed, "dim")), table)
+            table.add_row(*(cells[name] for name in shown))
+        return Group(Text.assemble((self._title, "bold cyan"), (elapsed, "dim")), table.within(self.console.width))
 
     def _cells(self, child: Child) -> list[str]:
         status = child.status()

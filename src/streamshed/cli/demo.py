@@ -13,8 +13,8 @@ import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
+    from streamshed.cli.tables import Sheet
     from streamshed.experiments.capacity import Capacity
     from streamshed.experiments.overload import Run
 
@@ -58,6 +58,7 @@ def demo(
     from streamshed.cli.figure import check_figure
     from streamshed.cli.live import LiveView
     from streamshed.cli.quiet import quiet_start
+    from streamshed.cli.tables import show
     from streamshed.control import BATCH_CONTROLLERS, controller_named
     from streamshed.engines.spark.session import session
     from streamshed.experiments.capacity import TARGET_S
@@ -106,7 +107,7 @@ def demo(
             spark.stop()
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    console.print(_summary(runs))
+    show(console, _summary(runs))
     write_day_figure(runs, figure)
     console.print(f"Figure: {figure}", soft_wrap=True)
     if json_file is not None:
@@ -156,16 +157,12 @@ def _describe(capacity: Capacity) -> str:
     )
 
 
-def _summary(runs: dict[str, Run]) -> Table:
-    from rich.table import Table
-
+def _summary(runs: dict[str, Run]) -> Sheet:
     from streamshed.cli.day_figure import called
+    from streamshed.cli.tables import Sheet
 
     of_runs = {kind: run.summary() for kind, run in runs.items()}
-    table = Table(box=None, pad_edge=False, title_justify="left")
-    table.add_column("")
-    for kind in of_runs:
-        table.add_column(called(kind), justify="right")
+    table = Sheet().names("").numbers(*(called(kind) for kind in of_runs))
     rows: list[tuple[str, Callable[..., str]]] = [
         ("within the target", lambda s: f"{s.within_target:.1%}"),
         ("delay p50", lambda s: f"{s.p50_s:.2f} s"),

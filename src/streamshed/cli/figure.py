@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import Progress
 
 from streamshed.cli.export import replacing
 from streamshed.cli.outlook import Outlook
+from streamshed.cli.tables import progress
 from streamshed.errors import InvalidValueError
 from streamshed.experiments.drawing import FAINT, INK, OTHER_STYLE, PLANNER_STYLES, new_figure, quiet
 from streamshed.planning import PLANNERS
@@ -80,10 +80,9 @@ def write_figure(view: Outlook, file: Path, max_excess: float) -> None:
 
 
 def _curves(view: Outlook, excesses: Sequence[float]) -> list[Curve]:
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("Planning for the figure", total=len(excesses) * len(PLANNERS))
-        plans = view.curves([excess / 100 for excess in excesses], lambda: progress.advance(task))
+    with progress(Console(stderr=True)) as bar:
+        task = bar.add_task("Planning for the figure", total=len(excesses) * len(PLANNERS))
+        plans = view.curves([excess / 100 for excess in excesses], lambda: bar.advance(task))
     curves: list[Curve] = []
     for name, row in plans.items():
         tuples = tuple(100 * (1 - plan.tuple_utility_loss) for plan in row)

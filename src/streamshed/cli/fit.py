@@ -9,8 +9,8 @@ import typer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from rich.table import Table
 
+    from streamshed.cli.tables import Sheet
     from streamshed.distributed.feasible_input.table import Decision, FeasibleInputTable
     from streamshed.distributed.scores import Score
 
@@ -47,6 +47,7 @@ def fit(
     from rich.console import Console
 
     from streamshed.cli.export import replacing, write_json
+    from streamshed.cli.tables import show
     from streamshed.distributed.coordinator import Coordinator
     from streamshed.distributed.cutting import external_rates, topology_of
     from streamshed.distributed.feasible_input.spread import MaxError, TableSize
@@ -78,13 +79,12 @@ def fit(
     arriving = {input_id: played.arriving[input_id] for input_id in table.inputs}
     decision = table.decide(arriving)
     console = Console(highlight=False)
-    console.print(_entries(table))
-    console.print(_closing(table, arriving, decision), soft_wrap=True, markup=False)
-    console.print(
-        f"All nodes by their tables: score {played.score:.6g}; the optimum is {best:.6g}"
+    show(
+        console,
+        _entries(table),
+        _closing(table, arriving, decision),
+        f"All nodes by their tables: score {_number(played.score)}; the optimum is {_number(best)}"
         f" ({played.score / best if best > 0 else 1.0:.1%}).",
-        soft_wrap=True,
-        markup=False,
     )
     if json is not None:
         write_json(json, _document(table, arriving, decision, best, played.score))
@@ -111,22 +111,19 @@ def _score(name: str, loaded: Any, topology: Any, rates: dict[str, float]) -> Sc
     raise UnknownNameError(f"there is no score {name!r}", where="--score", got=name, expected="throughput or fairness")
 
 
-def _entries(table: FeasibleInputTable) -> Table:
+def _entries(table: FeasibleInputTable) -> Sheet:
     from rich import box
-    from rich.table import Table
-    from rich.text import Text
+
+    from streamshed.cli.tables import Sheet
 
     mixing = "in any mixture" if table.mixing else "one of them"
     title = f"Node {table.node}: {len(table):,} entries, {mixing}; error at most {table.max_error:.4g}"
-    shown = Table(title=Text(title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in table.inputs:
-        shown.add_column(f"{name} (/s)", justify="right")
-    shown.add_column("score", justify="right")
-    shown.add_column("local plan")
+    shown = Sheet(title, box=box.SIMPLE_HEAD)
+    shown.numbers(*(f"{name} (/s)" for name in table.inputs), "score").names("local plan")
     for row in range(min(len(table), _SHOWN)):
         free = table.planless is None or bool(table.planless[row])
         plan = "" if free else ", ".join(_plan(table, row))
-        shown.add_row(*(f"{rate:.6g}" for rate in table.rates[row]), f"{table.scores[row]:.6g}", plan)
+        shown.add_row(*(_number(rate) for rate in table.rates[row]), _number(table.scores[row]), plan)
     if len(table) > _SHOWN:
         shown.add_row(*("…" for _ in table.inputs), "…", f"{len(table) - _SHOWN:,} more")
     return shown
@@ -134,16 +131,25 @@ def _entries(table: FeasibleInputTable) -> Table:
 
 def _plan(table: FeasibleInputTable, row: int) -> list[str]:
     assert table.flows is not None
-    return [f"{name}: {rate:.4g}/s" for name, rate in zip(table.segments, table.flows[row], strict=True)]
+    return [f"{name}: {_number(rate, 4)}/s" for name, rate in zip(table.segments, table.flows[row], strict=True)]
 
 
 def _closing(table: FeasibleInputTable, arriving: dict[str, float], decision: Decision) -> str:
-    rates = ", ".join(f"{name} {rate:.6g}/s" for name, rate in arriving.items())
+    rates = ", ".join(f"{name} {_number(rate)}/s" for name, rate in arriving.items())
     if table.carries(arriving):
         return f"{rates}: nothing has to be dropped."
     dropped = [f"{1 - share:.1%} of {name}" for name, share in decision.keep.items() if share < 1]
     inside = "" if not decision.flows else ", and the rest by the local plan" if not dropped else ""
-    return f"{rates}: drop {', '.join(dropped) or 'nothing at the inputs'}{inside}; score {decision.score:.6g}."
+    return f"{rates}: drop {', '.join(dropped) or 'nothing at the inputs'}{inside}; score {_number(decision.score)}."
+
+
+def _number(value: float, digits: int = 6) -> str:
+    """So many digits, or as many as there are before the point.
+
+    >>> _number(1234.56789), _number(10_060_000_000.0), _number(0.5)
+    ('1,234.57', '10,060,000,000', '0.5')
+    """
+    return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:,.{digits}g}"
 
 
 def _document(

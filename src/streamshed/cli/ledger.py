@@ -26,22 +26,20 @@ def ledger(
 ) -> None:
     """Sum up the ledger of a guard: tuples arrived, delivered, dropped, malformed. Exit code 3 if that is not exact."""
     from rich.console import Console
-    from rich.table import Table
 
     from streamshed.cli.export import write_json
+    from streamshed.cli.tables import Sheet, show
     from streamshed.engines.spark.ledger_totals import summarise
 
     totals = summarise(directory, by.value)
-    table = Table(box=None, pad_edge=False)
-    table.add_column(by.value, no_wrap=True)
-    for heading in ("batches", "arrived", "delivered", "dropped", "malformed", "dropped %", "balance"):
-        table.add_column(heading, justify="right")
+    table = Sheet().names(by.value)
+    table.numbers("batches", "arrived", "delivered", "dropped", "malformed", "dropped %", "balance")
     for total in totals:
         balance = "exact" if total.balanced else f"{total.open} open" if total.open else "OFF"
         share = f"{total.dropped / total.arrived:.1%}" if total.arrived else ""
         numbers = (total.batches, total.arrived, total.delivered, total.dropped, total.malformed)
         table.add_row(total.key, *(f"{number:,}" for number in numbers), share, balance)
-    Console().print(table)
+    show(Console(), table)
     if json_file is not None:
         write_json(json_file, [{**asdict(total), "balanced": total.balanced} for total in totals])
     if not all(total.balanced for total in totals):

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from streamshed.cli.picture import LINE_EVERY_S, Picture
 from streamshed.cli.render import number, percent
+from streamshed.cli.tables import Sheet
 from streamshed.planning.fair import jain_index
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _HISTORY = 60  # batches
 _BAR = 24
+_GAP = 4
 _MOST_ARCS = 12
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
@@ -110,18 +112,23 @@ class LiveView(Picture):
         head = Text.assemble((self.title, "bold cyan"), f"  target {self.target_s:g} s", (elapsed, "dim"))
         if batch is None:
             return Group(head, Text("waiting for the first batch, which takes several seconds", style="dim"))
-        figures = Table.grid(padding=(0, 2))
+        figures = Sheet(padding=(0, 2), show_header=False).words("", "", "")
         figures.add_row("delay", self._bar(delay_s), _spark(delays, self.target_s))
-        figures.add_row("batch", f"{batch.sample.duration_s:.2f} s", f"number {batch.batch_id}")
+        figures.add_row("batch", f"{batch.sample.duration_s:.2f} s", f"number {batch.batch_id:,}")
         figures.add_row("arriving", _rate(rate_tps), f"{batch.sample.arrived:,} in the batch")
         figures.add_row("work kept", _share(batch.load_share), _fairness(batch) if len(batch.sic) > 1 else "")
         if batch.strategies:
             figures.add_row("strategy", strategies_told(batch.strategies), self._switches(batch))
         idle_s = now_s - batch.sample.time_s
         told = [Text(f"no batch for {idle_s:.0f} s", style="yellow")] if idle_s > max(5.0, 2 * self.target_s) else []
-        beside = Table.grid(padding=(0, 4))
-        beside.add_row(self._drops(counts), self._utilities(batch))
-        return Group(head, figures, *told, Text(""), beside)
+        width, drops, utilities = self.console.width, self._drops(counts), self._utilities(batch)
+        if drops.least_width + _GAP + utilities.least_width > width:
+            tables = [drops.within(width), Text(""), utilities.within(width)]
+        else:
+            beside = Table.grid(padding=(0, _GAP))
+            beside.add_row(drops, utilities)
+            tables = [beside]
+        return Group(head, figures.within(width), *told, Text(""), *tables)
 
     @property
     def _rate_tps(self) -> float | None:
@@ -141,34 +148,26 @@ class LiveView(Picture):
         return f"{batch.switches} {'switch' if batch.switches == 1 else 'switches'}"
 
     @staticmethod
-    def _drops(counts: Mapping[str, DropCounts]) -> Table:
-        table = Table(box=None, pad_edge=False)
-        table.add_column("arc", overflow="fold")
-        table.add_column("arrived", justify="right")
-        table.add_column("dropped", justify="right")
+    def _drops(counts: Mapping[str, DropCounts]) -> Sheet:
+        table = Sheet().names("arc").numbers("arrived", "dropped")
         shares = _dropped(counts)
         if len(shares) > _MOST_ARCS:
             shares = sorted(shares, key=lambda item: -item[1])
         for arc, share in shares[:_MOST_ARCS]:
-            table.add_row(
-                Text(arc), f"{counts[arc].arrived:,}", Text(percent(share), style="red" if share > 0 else "dim")
-            )
+            table.add_row(arc, f"{counts[arc].arrived:,}", Text(percent(share), style="red" if share > 0 else "dim"))
         if len(shares) > _MOST_ARCS:
             table.add_row(Text(f"and {len(shares) - _MOST_ARCS:,} more", style="dim"))
         return table
 
     @staticmethod
-    def _utilities(batch: NetworkBatch) -> Table:
-        table = Table(box=None, pad_edge=False)
-        table.add_column("output", overflow="fold")
-        table.add_column("utility", justify="right")
-        table.add_column("SIC", justify="right")
+    def _utilities(batch: NetworkBatch) -> Sheet:
+        table = Sheet().names("output").numbers("utility", "SIC")
         worst_first = sorted(batch.utilities.items(), key=lambda item: item[1])
         shown = worst_first[:_MOST_ARCS] if len(worst_first) > _MOST_ARCS else list(batch.utilities.items())
         for output, utility in shown:
             style = "green" if utility >= 0.9 else "yellow" if utility >= 0.5 else "red"
             share = percent(batch.sic[output]) if output in batch.sic else ""
-            table.add_row(Text(output), Text(percent(utility), style=style), share)
+            table.add_row(output, Text(percent(utility), style=style), share)
         return table
 
 

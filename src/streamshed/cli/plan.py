@@ -106,6 +106,7 @@ def report(
     from streamshed.cli.export import as_document, write_json
     from streamshed.cli.figure import check_figure, write_figure
     from streamshed.cli.render import closing, show_comparison, show_report
+    from streamshed.cli.tables import show
     from streamshed.planning import PLANNERS, planner_named
 
     if figure is not None:
@@ -120,7 +121,7 @@ def report(
     optimum = None
     if chosen.drops and planner != OPTIMAL:
         optimum = plans[OPTIMAL] if compare else view.plan(OPTIMAL)
-    console.print(closing(view, chosen, optimum))
+    show(console, closing(view, chosen, optimum))
     if json is not None:
         write_json(json, as_document(view, plans))
         console.print(f"Numbers: {json}", style="dim", soft_wrap=True, markup=False)

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from streamshed.cli.outlook import Outlook
+from streamshed.cli.tables import Sentence, Sheet, show
 from streamshed.network import Arc, Network, Output, Split, Stream, Union
 from streamshed.planning import Drop, DropPlan
 
 MOST_NODES_DRAWN = 120
 MOST_ROWS = 40
+_NAME = 12
+"""Columns that a name in the network keeps at least."""
 
 
 def percent(share: float) -> str:
@@ -54,6 +57,15 @@ def number(value: float) -> str:
     return f"{value:#.3g}".rstrip(".") if value >= 1e-3 else f"{value:.2g}"
 
 
+def plain(value: float) -> str:
+    """A number as somebody wrote it.
+
+    >>> plain(2.5), plain(10_060_000_000.0)
+    ('2.5', '10,060,000,000')
+    """
+    return f"{value:,.0f}" if value == round(value) else f"{value:g}"
+
+
 def show_report(console: Console, view: Outlook, plan: DropPlan, title: str) -> None:
     """Print the network, the load, the chosen drops and what they cost."""
     _print(console, _headline(view), _network(view, plan, console.width), _load(view))
@@ -63,15 +75,11 @@ def show_report(console: Console, view: Outlook, plan: DropPlan, title: str) -> 
 
 def show_comparison(console: Console, view: Outlook, plans: Mapping[str, DropPlan], chosen: str) -> None:
     """Print all planners side by side, the best of each column in bold."""
-    table = _table()
-    table.add_column("planner", no_wrap=True)
-    for heading in ("load", "tuple\nutility", "value\nutility"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = _table().words("planner").numbers("load", "tuple\nutility", "value\nutility")
     outputs = view.spec.network.outputs
     taken = max(len(name) for name in plans) + sum(len(heading) + 2 for heading in ("0.000", "utility", "utility"))
     shown = outputs if taken + sum(max(len(output.id), 6) + 2 for output in outputs) <= console.width else ()
-    for output in shown:
-        table.add_column(Text(output.id), justify="right", no_wrap=True)
+    table.numbers(*(output.id for output in shown))
     best_tuple = min(plan.tuple_utility_loss for plan in plans.values())
     best_value = min(plan.value_utility_loss for plan in plans.values())
     for name, plan in plans.items():
@@ -141,23 +149,16 @@ def _costs(plan: DropPlan) -> str:
 
 def _print(console: Console, *parts: RenderableType) -> None:
     for part in parts:
-        console.print(part)
-        console.print()
+        show(console, part, "")
 
 
-def _table() -> Table:
-    return Table(
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-        header_style="dim",
-    )
+def _table() -> Sheet:
+    return Sheet(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), header_style="dim")
 
 
 def _section(title: str, *parts: RenderableType) -> Group:
     # Not the table's own title, which would wrap to the width of the table.
-    return Group(Text(title, style="bold"), *parts)
+    return Group(*(Sentence(part) if isinstance(part, Text) else part for part in (Text(title, style="bold"), *parts)))
 
 
 def _note(text: str) -> Text:
@@ -178,7 +179,7 @@ def _network(view: Outlook, plan: DropPlan, width: int) -> RenderableType:
     drops = {drop.arc: drop for drop in plan.drops}
     loads = view.operator_loads
     headings = ["tuples/s", "cost", "selectivity", "load", *(["dropped"] if drops else [])]
-    rows: list[tuple[Text, list[str]]] = []
+    rows: list[tuple[tuple[str, Arc, bool], list[str]]] = []
     for guide, arc, is_repeat in _walk(network):
         node = network.nodes[arc.target]
         cells = [number(view.arc_rates[arc.id]), "", "", ""]
@@ -187,17 +188,14 @@ def _network(view: Outlook, plan: DropPlan, width: int) -> RenderableType:
             cells[1:] = [seconds(statistics.cost(node.id)), selectivity, number(loads[node.id])]
         if drops:
             cells.append(percent(drops[arc.id].fraction) if arc.id in drops else "")
-        rows.append((_label(network, guide, arc, is_repeat), cells))
-    table = _table()
-    table.add_column("from streams to outputs", no_wrap=True)
-    # Long names give way, numbers do not.
+        rows.append(((guide, arc, is_repeat), cells))
+    table = _table().words("from streams to outputs")
     room = width
     for i, heading in enumerate(headings):
-        table.add_column(heading, justify="right", no_wrap=True, style="red" if heading == "dropped" else "")
+        table.numbers(heading, style="red" if heading == "dropped" else "")
         room -= 2 + max(len(heading), *(len(cells[i]) for _, cells in rows))
-    for label, cells in rows:
-        label.truncate(max(16, room), overflow="ellipsis")
-        table.add_row(label, *cells)
+    for drawn, cells in rows:
+        table.add_row(_label(network, *drawn, room, weights=not plan.drops), *cells)
     return _section("Network", table)
 
 
@@ -220,35 +218,44 @@ def _walk(network: Network) -> Iterator[tuple[str, Arc, bool]]:
         pending.extend(reversed(children))
 
 
-def _label(network: Network, guide: str, arc: Arc, is_repeat: bool) -> Text:
+def _label(network: Network, guide: str, arc: Arc, is_repeat: bool, room: int, *, weights: bool) -> Text:
+    """A node behind its guide lines.
+
+    Where there is little room, its kind is left out, then its weight, unless no other table has it (`weights`), then
+    names give way.
+    """
     node = network.nodes[arc.target]
-    label = Text(guide, style="dim", end="")
-    if arc.branch:
-        label.append(f"{arc.branch}: ", style="italic")
+    kind = type(node).__name__.lower()
+    style = f"not dim {({'stream': 'bold cyan', 'output': 'bold green'}).get(kind, 'default')}"
+    before = Text(guide, style="dim", end="")
+    after = f", weight {plain(node.qos.weight)}" if isinstance(node, Output) else ""
     if is_repeat:
         side = arc.id.rpartition(".")[2] if not isinstance(node, Union) and arc.id.endswith((".left", ".right")) else ""
-        label.append(f"↑ {node.id}", style="default")
-        label.append(f" ({side})" if side else "")
-        return label
-    kind = type(node).__name__.lower()
-    style = {"stream": "bold cyan", "output": "bold green"}.get(kind, "default")
-    label.append(node.id, style=f"not dim {style}")
-    label.append(f" {kind}")
-    if isinstance(node, Output):
-        label.append(f", weight {node.qos.weight:g}")
-    return label
+        before.append("↑ ", style="default")
+        style, kind, after = "default", "", f" ({side})" if side else ""
+    needed = before.cell_len + cell_len(f"{f'{arc.branch}: ' if arc.branch else ''}{node.id}")
+    if kind and needed + 1 + cell_len(kind + after) <= room:
+        after = f" {kind}{after}"
+    elif not weights and needed + cell_len(after) > room and not is_repeat:
+        after = ""
+    room -= before.cell_len + cell_len(after)
+    if arc.branch:
+        branch = Text(arc.branch, style="italic")
+        branch.truncate(max(_NAME, room - 2 - cell_len(node.id)), overflow="ellipsis")
+        room -= branch.cell_len + 2
+        before = Text.assemble(Text(guide, style="dim"), branch, ": ", before.plain[len(guide) :])
+    name = Text(node.id, style=style)
+    name.truncate(max(_NAME, room), overflow="ellipsis")
+    return before.append_text(name).append(after)
 
 
 def _load(view: Outlook) -> RenderableType:
-    table = _table()
-    table.add_column("stream", overflow="fold")
-    for heading in ("tuples/s", "load coefficient", "load", "share"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = _table().names("stream").numbers("tuples/s", "load coefficient", "load", "share")
     loads = sorted(view.stream_loads.items(), key=lambda item: -item[1])
     for stream, load in loads[:MOST_ROWS]:
         share = load / view.load if view.load > 0 else 0.0
         coefficient = seconds(view.coefficients[stream])
-        table.add_row(Text(stream), number(view.rates[stream]), coefficient, number(load), percent(share))
+        table.add_row(stream, number(view.rates[stream]), coefficient, number(load), percent(share))
     total = Text.assemble(
         "Load ", (number(view.load), "bold"), f" of {number(view.usable)} seconds of processing per second"
     )
@@ -256,7 +263,7 @@ def _load(view: Outlook) -> RenderableType:
         total.append(f" (capacity {number(view.capacity)} × headroom {view.headroom:g})")
     if view.excess > 0:
         total.append(": ")
-        total.append(f"{number(view.load - view.usable)} too much, {100 * view.excess:.0f} % excess", style="bold red")
+        total.append(f"{number(view.load - view.usable)} too much, {100 * view.excess:,.0f} % excess", style="bold red")
     else:
         total.append(": ")
         total.append(f"{percent(-view.excess)} left", style="bold green")
@@ -269,16 +276,12 @@ def _and_more(rows: int) -> Iterable[Text]:
 
 def _drops(plan: DropPlan, title: str) -> RenderableType:
     semantic = any(drop.is_semantic for drop in plan.drops)
-    table = _table()
-    table.add_column("arc", overflow="fold")
-    table.add_column("kind", no_wrap=True)
-    table.add_column("dropped", justify="right", no_wrap=True)
-    table.add_column("of what\nreaches it", justify="right", no_wrap=True)
+    table = _table().names("arc").words("kind").numbers("dropped", "of what\nreaches it")
     if semantic:
-        table.add_column("keeps", overflow="fold")
+        table.names("keeps")
     for drop in plan.drops[:MOST_ROWS]:
         row: list[RenderableType] = [
-            Text(drop.arc),
+            drop.arc,
             "by value" if drop.is_semantic else "random",
             Text(percent(drop.fraction), style="red"),
             percent(drop.relative),
@@ -301,17 +304,14 @@ def _keeps(drop: Drop) -> str:
 
 
 def _outputs(plan: DropPlan) -> RenderableType:
-    table = _table()
-    table.add_column("output", overflow="fold")
-    for heading in ("weight", "delivered", "tuple utility", "value utility"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = _table().names("output").numbers("weight", "delivered", "tuple utility", "value utility")
     effects = (
         sorted(plan.outputs, key=lambda effect: effect.tuple_utility) if len(plan.outputs) > MOST_ROWS else plan.outputs
     )
     for effect in effects[:MOST_ROWS]:
         table.add_row(
             Text(effect.output, style="bold green"),
-            f"{effect.weight:g}",
+            plain(effect.weight),
             percent(effect.delivered),
             _utility(effect.tuple_utility),
             _utility(effect.value_utility),

@@ -10,8 +10,8 @@ import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
+    from streamshed.cli.tables import Sheet
     from streamshed.experiments import Claim, Reproduction
 
 _LINE_EVERY_S = 30.0
@@ -48,6 +48,7 @@ def reproduce(
     from rich.console import Console
 
     from streamshed.cli.export import write_json
+    from streamshed.cli.tables import show
     from streamshed.experiments import PAPERS, Settings, as_documents, paper_named
     from streamshed.experiments import reproduce as run
 
@@ -61,11 +62,11 @@ def reproduce(
         with _Bar() as progress:
             result = run(name, Settings(seed=seed, quick=quick, trace=trace, progress=progress))
         claims.extend(result.claims)
-        console.print(_verdicts(f"{name}: {PAPERS[name].title}", result.claims))
+        show(console, _verdicts(f"{name}: {PAPERS[name].title}", result.claims))
         if out is not None:
             _write(console, out, name, result)
     held = sum(claim.holds for claim in claims)
-    console.print(f"{held} of {len(claims)} claims hold{' (quick run: few seeds)' if quick else ''}.", style="bold")
+    show(console, f"{held} of {len(claims)} claims hold{' (quick run: few seeds)' if quick else ''}.", style="bold")
     if json is not None:
         write_json(json, as_documents(tuple(claims)))
         console.print(f"Claims: {json}", style="dim", soft_wrap=True, markup=False)
@@ -98,13 +99,11 @@ class _Bar:
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        from streamshed.cli.tables import progress
 
         self._console = Console(stderr=True, highlight=False)
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self._progress = Progress(
-            *columns, console=self._console, transient=True, disable=not self._console.is_terminal
-        )
+        self._progress = progress(self._console, counts=True)
         self._task = self._progress.add_task("starting", total=None)
         self._line_s = time.monotonic()
 
@@ -127,15 +126,13 @@ class _Bar:
         self._progress.stop()
 
 
-def _verdicts(title: str, claims: tuple[Claim, ...]) -> Table:
+def _verdicts(title: str, claims: tuple[Claim, ...]) -> Sheet:
     from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("holds", no_wrap=True)
-    for heading in ("claim", "the paper says", "measured here"):
-        table.add_column(heading, ratio=1, overflow="fold")
+    from streamshed.cli.tables import Sheet
+
+    table = Sheet(title, box=box.SIMPLE_HEAD).words("holds").names("claim", "the paper says", "measured here")
     for claim in claims:
         measured = Text(claim.measured)
         if claim.reason:

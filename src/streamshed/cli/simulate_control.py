@@ -13,8 +13,8 @@ import typer
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
-    from rich.table import Table
 
+    from streamshed.cli.tables import Sheet
     from streamshed.engines.sim import SimResult
     from streamshed.experiments.control_plant import Score
     from streamshed.workload import ArrivalPattern
@@ -103,6 +103,8 @@ def control(
 
     from streamshed.cli.export import replacing, write_json
     from streamshed.cli.figure import check_figure
+    from streamshed.cli.tables import progress as tasks_on
+    from streamshed.cli.tables import show
     from streamshed.control import controller_named
     from streamshed.experiments.control_figures import draw_runs
     from streamshed.experiments.control_plant import (
@@ -140,7 +142,7 @@ def control(
     plant = virtual_queue() if engine is Engine.queue else operator_network()
     console = Console(highlight=False)
     runs: dict[str, SimResult] = {}
-    with _progress() as progress:
+    with tasks_on(Console(stderr=True)) as progress:
         for name, controller in made.items():
             task = progress.add_task(name, total=seconds)
             runs[name] = run_controller(
@@ -151,7 +153,7 @@ def control(
     demand = mean_load(arrivals, costs, seconds)
     title = f"{source}, {cost} cost: {demand:.2f} × the capacity for {seconds:g} s, target {target:g} s"
     least = least_loss(arrivals, costs, target_s=target, seconds=seconds) if engine is Engine.queue else None
-    console.print(_table(title, scores, least))
+    show(console, _table(title, scores, least))
     if json is not None:
         write_json(json, {name: asdict(score) for name, score in scores.items()})
         console.print(f"Numbers: {json}", style="dim", soft_wrap=True, markup=False)
@@ -161,36 +163,18 @@ def control(
         console.print(f"Figure: {figure}", style="dim", soft_wrap=True, markup=False)
 
 
-def _progress() -> Progress:
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    return Progress(console=console, transient=True, disable=not console.is_terminal)
-
-
 def _advance(progress: Progress, task: TaskID, now_s: float) -> None:
     progress.update(task, completed=now_s)
 
 
-def _table(title: str, scores: Mapping[str, Score], least: float | None) -> Table:
+def _table(title: str, scores: Mapping[str, Score], least: float | None) -> Sheet:
     from rich import box
-    from rich.table import Table
-    from rich.text import Text
 
+    from streamshed.cli.tables import Sheet
     from streamshed.control import CONTROLLERS
 
-    table = Table(
-        title=Text(title, style="bold"),
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        collapse_padding=True,
-    )
-    table.add_column("controller", no_wrap=True)
-    headings = ("violations\n(s)", "delayed", "overshoot\n(s)", "loss", "viol.\n/ CTRL's", "loss\n/ CTRL's")
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = Sheet(title, box=box.SIMPLE_HEAD, collapse_padding=True).words("controller")
+    table.numbers("violations\n(s)", "delayed", "overshoot\n(s)", "loss", "viol.\n/ CTRL's", "loss\n/ CTRL's")
     reference = scores.get("ctrl")
     for name, score in scores.items():
         relative = ["", ""]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from streamshed.cli.tables import Sheet
 
 
 def loads(
@@ -32,10 +32,10 @@ def loads(
     Without a trace, synthetic web traffic is in its place. On the other loads only ctrl and deadline are run.
     """
     from rich.console import Console
-    from rich.progress import track
 
     from streamshed.cli.export import write_json
     from streamshed.cli.simulate_control import ratio
+    from streamshed.cli.tables import show, tracked
     from streamshed.control import controller_named
     from streamshed.experiments.control_goals import goal_claims, stand
     from streamshed.experiments.control_loads import Case, other_loads, paper_loads
@@ -54,13 +54,10 @@ def loads(
     if others:
         cases += [(name, case, both) for name, case in other_loads(trace, seconds, seed).items()]
     console = Console(highlight=False)
-    errors = Console(stderr=True)
     found, standings = [], {}
     table = _table()
     points = [(name, case, names, cost) for name, case, names in cases for cost in COSTS]
-    for load, case, names, cost in track(
-        points, "loads", console=errors, transient=True, disable=not errors.is_terminal
-    ):
+    for load, case, names, cost in tracked(Console(stderr=True), points, "loads"):
         scores = {
             name: Score.of(
                 run_controller(
@@ -98,9 +95,9 @@ def loads(
                 "standing": asdict(standing),
             }
         )
-    console.print(table)
+    show(console, table)
     for claim in goal_claims(standings):
-        console.print(f"{'yes' if claim.holds else 'no '}  {claim.claim}: {claim.measured}", markup=False)
+        show(console, f"{'yes' if claim.holds else 'no '}  {claim.claim}: {claim.measured}")
     if json is not None:
         write_json(json, found)
         console.print(f"Numbers: {json}", style="dim", soft_wrap=True, markup=False)
@@ -111,16 +108,11 @@ def _verdict(violations: bool, loss: bool) -> str:
     return f"missed: {', '.join(missed)}" if missed else "met"
 
 
-def _table() -> Table:
+def _table() -> Sheet:
     from rich import box
-    from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("load, cost", no_wrap=True)
-    table.add_column("mean load", justify="right")
-    table.add_column("controller", no_wrap=True)
-    headings = ("violations\n(s)", "delayed", "overshoot\n(s)", "loss", "violations\n/ CTRL's", "loss\n/ CTRL's")
-    for heading in (*headings, "least loss\n/ CTRL's"):
-        table.add_column(heading, justify="right")
-    table.add_column("goal")
-    return table
+    from streamshed.cli.tables import Sheet
+
+    table = Sheet(box=box.SIMPLE_HEAD).names("load, cost").numbers("mean load").words("controller")
+    table.numbers("violations\n(s)", "delayed", "overshoot\n(s)", "loss", "violations\n/ CTRL's", "loss\n/ CTRL's")
+    return table.numbers("least loss\n/ CTRL's").names("goal")

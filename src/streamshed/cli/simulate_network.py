@@ -12,10 +12,9 @@ import typer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from rich.progress import Progress
-    from rich.table import Table
 
     from streamshed.cli.outlook import Outlook
+    from streamshed.cli.tables import Sheet
     from streamshed.engines.sim import SimResult
     from streamshed.network import Statistics
     from streamshed.workload import ArrivalPattern
@@ -118,6 +117,9 @@ def network(
     from streamshed.cli.export import replacing, write_json
     from streamshed.cli.figure import check_figure
     from streamshed.cli.outlook import outlook
+    from streamshed.cli.render import number
+    from streamshed.cli.tables import progress as tasks_on
+    from streamshed.cli.tables import show
     from streamshed.control import controller_named
     from streamshed.network import load_spec
     from streamshed.planning import planner_named
@@ -138,7 +140,7 @@ def network(
     arrivals = _arrivals(view, pattern, trace, bias, start, seconds, seed)
     console = Console(highlight=False)
     runs: list[Run] = []
-    with _progress() as progress:
+    with tasks_on(Console(stderr=True)) as progress:
         for controller, planner in pairs:
             task = progress.add_task(f"{controller}, {planner}", total=seconds)
 
@@ -148,8 +150,8 @@ def network(
             result = _run(view, arrivals, controller, planner, target, period, cost, seconds, seed, at)
             runs.append(Run(controller, planner, result))
     moving = f"as {trace.name}" if trace is not None else pattern.value
-    console.print(_summary(f"{view.spec.network.name}: {view.load:.3g} of load on {view.usable:.3g}, {moving}", runs))
-    console.print(_outputs(runs))
+    title = f"{view.spec.network.name}: {number(view.load)} of load on {number(view.usable)}, {moving}"
+    show(console, _summary(title, runs), "", _outputs(runs))
     if json is not None:
         write_json(json, _document(view, runs))
         console.print(f"Numbers: {json}", style="dim", soft_wrap=True, markup=False)
@@ -229,63 +231,36 @@ def _on_one_processor(statistics: Statistics, capacity: float) -> Statistics:
     return replace(statistics, costs=costs, drop_cost=statistics.drop_cost / capacity)
 
 
-def _progress() -> Progress:
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    return Progress(console=console, transient=True, disable=not console.is_terminal)
-
-
-def _new_table(title: str) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=Text(title, style="bold"), title_justify="left", box=None, padding=(0, 1), pad_edge=False)
-    table.add_column("controller", no_wrap=True)
-    table.add_column("planner", no_wrap=True)
-    return table
-
-
-def _summary(title: str, runs: Sequence[Run]) -> Table:
+def _summary(title: str, runs: Sequence[Run]) -> Sheet:
     from streamshed.cli.render import percent
+    from streamshed.cli.tables import Sheet
 
-    table = _new_table(title)
-    for heading in (
-        "p50\n(s)",
-        "p95\n(s)",
-        "p99\n(s)",
-        "late by\n(s)",
-        "loss",
-        "tuple\nutility",
-        "value\nutility",
-        "busy",
-    ):
-        table.add_column(heading, justify="right", no_wrap=True)
+    told = "late by: delay beyond the target, summed over tuples; loss: tuples of which nothing was delivered"
+    table = Sheet(title, note=told).words("controller", "planner")
+    table.numbers(
+        "p50\n(s)", "p95\n(s)", "p99\n(s)", "late by\n(s)", "loss", "tuple\nutility", "value\nutility", "busy"
+    )
     for run in runs:
         result = run.result
         table.add_row(
             run.controller,
             run.planner,
-            *(f"{result.delays.quantile_s(share):.2f}" for share in (0.5, 0.95, 0.99)),
+            *(f"{result.delays.quantile_s(share):,.2f}" for share in (0.5, 0.95, 0.99)),
             f"{result.violations_s:,.{0 if result.violations_s >= 100 else 1}f}",
             percent(result.loss),
             percent(1 - result.tuple_utility_loss),
             percent(1 - result.value_utility_loss),
             percent(min(result.utilization, 1.0)),
         )
-    table.caption = "late by: delay beyond the target, summed over tuples; loss: tuples of which nothing was delivered"
-    table.caption_justify = "left"
     return table
 
 
-def _outputs(runs: Sequence[Run]) -> Table:
+def _outputs(runs: Sequence[Run]) -> Sheet:
     from streamshed.cli.render import percent
+    from streamshed.cli.tables import Sheet
 
-    table = _new_table("What the outputs got")
-    table.add_column("output", no_wrap=True)
-    for heading in ("tuples", "tuple\nutility", "value\nutility", "p95"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = Sheet("What the outputs got").words("controller", "planner").names("output")
+    table.numbers("tuples", "tuple\nutility", "value\nutility", "p95")
     for run in runs:
         for i, output in enumerate(run.result.outputs.values()):
             table.add_row(
