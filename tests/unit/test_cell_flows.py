@@ -259,7 +259,7 @@ def test_a_chain_of_unions_is_one_domain() -> None:
     a.union("u", b).union("w", c.union("v", d)).output("o", level())
     histograms = {name: {"value": Histogram.uniform(i, i + 1)} for i, name in enumerate("abcd")}
     flows = cell_flows(new.build(), Statistics({}, {}, histograms), dict.fromkeys("abcd", 1.0))
-    assert len({here for here in flows.tracked.values()}) == 1
+    assert len(set(flows.tracked.values())) == 1
     assert flows.cells["a"] == flows.cells["w->o"] == (Cell(0, 1), Cell(1, 2), Cell(2, 3), Cell(3, 4))
 
 

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from streamshed.errors import InvalidValueError, UnknownNameError
+from streamshed.load import Admission
 from streamshed.network import Network, NetworkBuilder, Statistics
-from streamshed.planning import Drop, DropPlan, OutputEffect, ValueRange, residual_drop
+from streamshed.planning import (
+    PLANNERS,
+    Drop,
+    DropPlan,
+    FairPlanner,
+    OutputEffect,
+    ValueRange,
+    planner_named,
+    residual_drop,
+)
 from streamshed.planning.base import describe
 from streamshed.planning.flow import FlowGraph, Leaf, Rule
 from streamshed.planning.flow_builder import flow_graph
@@ -196,7 +207,7 @@ def test_a_drop_by_value_behind_a_random_one_cuts_what_is_left() -> None:
     known = Statistics({"rare": 1.0, "rest": 1.0}, {"rare": 0.2}, UNIFORM)
     graph = flow_graph(high_and_rest(), known, {"s": 100.0}, by_value=True)
     at = nodes_on(graph)
-    low, middle, high = at["s->rare"]
+    low, middle, _ = at["s->rare"]
     assert [graph.cell[node] for node in at["s->rare"]] == [Cell(0, 80), Cell(80, 95), Cell(95, 100)]
     limits = dict.fromkeys(at["s"], 0.5) | {low: 0.0, middle: 0.25}
     plan = describe("p", graph, graph.fractions(limits), 100.0)
@@ -250,3 +261,47 @@ def test_a_drop_that_takes_all_values_alike_has_no_ranges() -> None:
     at = nodes_on(graph)
     (drop,) = describe("p", graph, graph.fractions(dict.fromkeys(at["s->rare"], 0.3)), 1.0).drops
     assert (drop.arc, drop.fraction, drop.ranges, drop.column) == ("s->rare", pytest.approx(0.7), (), None)
+
+
+def test_a_cut_is_handed_on_where_nothing_more_is_dropped() -> None:
+    """Three places one behind another; the one between drops nothing."""
+    new = NetworkBuilder("three levels")
+    step = Qos(value=ValueGraph.of("value", [(0, 0.5), (40, 0.5), (40, 1), (100, 1)]))
+    s = new.stream("s", COLUMNS)
+    shared = s.filter("a", "k > 0")
+    shared.filter("b", "k > 1").output("x", step)
+    shared.output("y", step)
+    s.output("z", step)
+    graph = flow_graph(new.build(), Statistics({"a": 1.0, "b": 1.0}, {}, UNIFORM), {"s": 0.1}, by_value=True)
+    at = nodes_on(graph)
+    first, second = describe("p", graph, graph.fractions({at["s"][0]: 0.5, at["a->b"][0]: 0.3}), 1.0).drops
+    assert (first.arc, second.arc) == ("s", "a->b")
+    assert [item.dropped for item in second.ranges] == pytest.approx([0.7, 0.0])
+    assert (first.fraction, second.fraction) == pytest.approx((0.2, 1 - 0.4 * 0.3 - 0.6)), "by rate, however small"
+
+
+def test_rounding_delivers_no_more_than_everything() -> None:
+    above_one = (0.7, 0.1, 0.2 + 4e-16)
+    leaf = Leaf("o", 1.0, LossGraph.linear(), False, (0, 0, 0), above_one, above_one)
+    graph = FlowGraph({}, 0.0, [Rule.ENTRY], [()], [()], [1.0], [{}], [1.0], [{}], ["s"], [True], leaves=[leaf])
+    assert leaf.tuples_delivered([1.0]) > 1.0
+    (effect,) = describe("p", graph, [1.0], 1.0).outputs
+    assert (effect.delivered, effect.value_utility) == (1.0, 1.0)
+
+
+def test_a_planner_checks_what_it_is_given() -> None:
+    new = NetworkBuilder("checked")
+    new.stream("s", COLUMNS).filter("a", "value > 0").output("o")
+    network = new.build()
+    for planner in PLANNERS.values():
+        with pytest.raises(UnknownNameError, match="operator that does not exist"):
+            planner().plan(network, Statistics({"b": 1.0}), {"s": 1.0}, Admission(1.0))
+        with pytest.raises(InvalidValueError, match="a rate is out of range"):
+            planner().plan(network, Statistics({"a": 1.0}), {"s": -1.0}, Admission(1.0))
+    assert [name for name, planner in PLANNERS.items() if planner.by_value] == ["semantic"]
+
+
+def test_planners_are_found_by_name() -> None:
+    assert type(planner_named("fair")) is FairPlanner
+    with pytest.raises(UnknownNameError, match="did you mean 'optimal'"):
+        planner_named("optimum")
