@@ -59,8 +59,8 @@ def least_step_size(graph: FlowGraph) -> float:
         return 0.0
     below = list(graph.weight)
     for node in range(len(graph) - 1, -1, -1):
-        for parent in graph.parents[node]:
-            below[parent] += below[node] / len(graph.parents[node])
+        for parent, share in zip(graph.parents[node], graph.shares[node], strict=True):
+            below[parent] += below[node] * share
     coefficients = [
         below[node] / graph.head_rate[node]
         for location in graph.locations
