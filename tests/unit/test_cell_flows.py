@@ -341,3 +341,35 @@ def test_which_inputs_bring_the_cells_of_an_output() -> None:
     assert sides_told_apart(network.nodes["j"], [here, other], None) == [False, False]
     assert sides_told_apart(joined("value").nodes["j"], [here, here], here) == [True, True]
     assert sides_told_apart(union.build().nodes["u"], [here, here], here) == [True, True]
+
+
+def test_streams_count_by_their_rates_where_a_predicate_meets_them_together() -> None:
+    """30 tuples/s up to 50 and 10 above: a quarter passes, all of b and nothing of a."""
+    new = NetworkBuilder("union")
+    a, b = new.stream("a", COLUMNS), new.stream("b", COLUMNS)
+    a.union("u", b).filter("f", "value > 50").output("o", level())
+    histograms = {"a": {"value": Histogram.uniform(0, 50)}, "b": {"value": Histogram.uniform(50, 100)}}
+    flows = cell_flows(new.build(), Statistics({}, {"f": 0.25}, histograms), {"a": 30.0, "b": 10.0})
+    assert shares(flows, "f->o", "a") == {(0, 50): 0.0, (50, 100): 0.0}
+    assert shares(flows, "f->o", "b") == pytest.approx({(0, 50): 0.0, (50, 100): 1.0})
+
+
+def test_an_aggregate_under_the_name_of_a_column_is_not_that_column() -> None:
+    new, s = one_stream()
+    s.aggregate("mean", {"value": "avg(value)"}, window_s=60, group_by=["k"]).output("o", by())
+    assert traced(new.build()).cells["s"] == (ANY,)
+
+
+def test_a_valued_key_of_a_join_may_come_from_either_side() -> None:
+    new = NetworkBuilder("join")
+    left, right = (new.stream(name, {"ts": "timestamp", "value": "double", name: "int"}, time="ts") for name in "ab")
+    left.join("j", right, on=["value"], within_s=10).output("o", by())
+    for known in "ab":
+        flows = cell_flows(new.build(), Statistics({}, {}, {known: {"value": UNIFORM}}), {"a": 1.0, "b": 1.0})
+        assert flows.tracked["j->o"] == Tracked("value", known)
+        assert flows.valued == {"o"}
+
+
+def test_a_join_of_which_a_side_brings_nothing() -> None:
+    flows = cell_flows(joined(), Statistics({}, {"f": 0.0, "j": 0.5}, VALUED), {"s": 10.0, "t": 2.0})
+    assert shares(flows, "j->o") == {(0, 30): 0.0, (30, 100): 0.0}

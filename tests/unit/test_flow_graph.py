@@ -97,6 +97,8 @@ def test_where_nothing_flows_the_inputs_of_a_union_count_alike() -> None:
     a.union("u", b).output("o")
     graph = flow_graph(new.build(), Statistics(), {"a": 0.0, "b": 0.0})
     assert graph.shares[2] == (0.5, 0.5)
+    slow = flow_graph(new.build(), Statistics(), {"a": 0.2, "b": 0.6})
+    assert slow.shares[2] == pytest.approx((0.25, 0.75)), "by rate, however small"
 
 
 def test_a_join_carries_the_least_of_its_sides_which_drop_together() -> None:
@@ -152,7 +154,8 @@ def test_without_values_there_is_a_node_an_arc() -> None:
     new, (s,) = network_of("s")
     s.output("o", STEP)
     network, known = new.build(), Statistics({}, {}, {"s": UNIFORM})
-    assert len(flow_graph(network, known, {"s": 1.0})) == 1
+    graph = flow_graph(network, known, {"s": 7.0})
+    assert (len(graph), graph.head_rate) == (1, [pytest.approx(7.0)])
     assert len(flow_graph(network, known, {"s": 1.0}, by_value=True)) == 2
 
 

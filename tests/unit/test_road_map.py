@@ -70,7 +70,7 @@ def test_rows_of_a_shared_tree() -> None:
 
 
 def test_weights_decide_who_loses_first() -> None:
-    """With weight 3 for the first output: 3/4 before `two`, 1/2 before `four`, 4/7 at A, and 3/5 there without `four`."""
+    """Weight 3 for the first output: 3/4 before `two`, 1/2 before `four`, 4/7 at A, 3/5 there without `four`."""
     assert rows(road_map(forked(Qos(weight=3.0)))) == [
         (0.0, {}, [1.0, 1.0]),
         (2.0, {"one->four": 0.0}, [1.0, 0.0]),
