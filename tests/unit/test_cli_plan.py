@@ -274,9 +274,9 @@ def test_figure_is_a_picture(name: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_figure_of_a_name_that_looks_like_mathematics(tmp_path: Path) -> None:
+def test_figure_of_a_long_name_that_looks_like_mathematics(tmp_path: Path) -> None:
     file = tmp_path / "odd.yaml"
-    file.write_text(UNFIT.replace("name: unfit", "name: 'cost in $ and $^{ 交通'"), encoding="utf-8")
+    file.write_text(UNFIT.replace("name: unfit", f"name: {'a_1__2 ' * 40}"), encoding="utf-8")
     answer = Answer("plan", file, "--figure", tmp_path / "odd.svg")
     assert answer.code == 0, answer.err
     assert (tmp_path / "odd.svg").read_text(encoding="utf-8").startswith("<?xml")

@@ -14,7 +14,15 @@ import typer
 
 from streamshed.cli.node import TOKEN
 from streamshed.cli.plan import DEFAULT_PLANNER
-from streamshed.cli.run import DEFAULT_CONTROLLER, Exchange, Shed, check_positive, check_writable, stop_signals
+from streamshed.cli.run import (
+    DEFAULT_CONTROLLER,
+    Exchange,
+    Shed,
+    check_positive,
+    check_writable,
+    place_of,
+    stop_signals,
+)
 from streamshed.errors import StreamshedError
 
 DEFAULT_TARGET_S = 8.0
@@ -99,7 +107,7 @@ def cluster(
     controller_named(controller, target, among=BATCH_CONTROLLERS)
     loaded = load_spec(spec)
     nodes = node_specs(loaded)
-    place = (directory or Path("streamshed-run") / loaded.network.name).absolute()
+    place = place_of(loaded.network, directory)
     check_writable(place, f"--directory {place}", make=True)
     if json is not None:
         check_writable(json.absolute().parent, f"--json {json}")

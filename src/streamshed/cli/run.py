@@ -24,7 +24,7 @@ from streamshed.errors import InvalidValueError, StreamshedError, UnknownNameErr
 if TYPE_CHECKING:
     from streamshed.control import Controller
     from streamshed.engines.spark.runner import NetworkRunner
-    from streamshed.network import Spec
+    from streamshed.network import Network, Spec
 
 DEFAULT_TARGET_S = 2.0
 DEFAULT_CONTROLLER = "deadline"
@@ -178,7 +178,7 @@ def run(
         )
     cut = stages or (Stages.fused if scheduler is None else Stages.per_output)
     loaded = load_spec(spec)
-    place = (directory or Path("streamshed-run") / loaded.network.name).absolute()
+    place = place_of(loaded.network, directory)
     check_writable(place, f"--directory {place}", make=True)
     part = None if node is None else node_spec(loaded, node)
     check_free((place if node is None else place / "nodes" / file_name(node)) / CONTROL)
@@ -315,6 +315,13 @@ def stop_signals() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def place_of(network: Network, directory: Path | None) -> Path:
+    """Where a run keeps its things: the given directory, or one that is called after the network."""
+    from streamshed.distributed.arc_files import file_name
+
+    return (directory or Path("streamshed-run") / file_name(network.name)).absolute()
 
 
 # --- options ---------------------------------------------------------------------------------------------------------

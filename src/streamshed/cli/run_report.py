@@ -37,6 +37,7 @@ def report(console: Console, outcome: Outcome, totals: Totals, spec: Spec, place
     """Sum a run up; `place` is where it kept its things."""
     from streamshed.cli.render import number, percent
     from streamshed.cli.tables import Sheet, show
+    from streamshed.distributed.arc_files import file_name
 
     console.print()
     if not totals.batches:
@@ -68,7 +69,7 @@ def report(console: Console, outcome: Outcome, totals: Totals, spec: Spec, place
         _show_scheduler(console, outcome.scheduler)
     for output, rows in outcome.rows.items():
         _show_rows(console, output, rows)
-    kept = [output.id for output in spec.network.outputs if (place / "outputs" / output.id).is_dir()]
+    kept = [output.id for output in spec.network.outputs if (place / "outputs" / file_name(output.id)).is_dir()]
     if kept:
         console.print(f"Outputs: {place / 'outputs'}", style="dim", soft_wrap=True, markup=False)
     console.print(f"Ledger: streamshed ledger {place / 'control'}", style="dim", soft_wrap=True, markup=False)

@@ -8,6 +8,7 @@ many rows that were. So either side knows what it needs without asking the other
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -25,6 +26,8 @@ import pyarrow.parquet as pq
 from streamshed.errors import StreamshedError
 
 _BATCH = re.compile(r"batch-(\d{12})")
+_LONGEST, _DIGITS = 120, 16
+"""Of a name in a path: file systems take 255 bytes, and some files' names are made of it."""
 
 
 def batch_number(name: str) -> int | None:
@@ -38,12 +41,20 @@ def batch_number(name: str) -> int | None:
 
 
 def file_name(name: str) -> str:
-    """A name as part of a path that every file system, and Spark's patterns, take as it is.
+    """A name as part of a path: one that every file system, and Spark's patterns, take as it is.
 
-    >>> file_name("ways.hot-core"), file_name("my node")
-    ('ways.hot-core', 'my_20node')
+    It never leads elsewhere, is never hidden, and never too long: of a long name the end gives way to a digest.
+
+    >>> file_name("ways.hot-core"), file_name("my node"), file_name("../../evil")
+    ('ways.hot-core', 'my_20node', '_2e._2f.._2fevil')
     """
-    return "".join(one if one.isascii() and (one.isalnum() or one in "_-.") else f"_{ord(one):x}" for one in name)
+    safe = "".join(one if one.isascii() and (one.isalnum() or one in "_-.") else f"_{ord(one):x}" for one in name)
+    if not safe or safe.startswith("."):
+        safe = f"_2e{safe[1:]}" if safe else "_"
+    if len(safe) <= _LONGEST:
+        return safe
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
+    return f"{safe[: _LONGEST - _DIGITS - 1]}_{digest}"
 
 
 def write_atomically(file: Path, text: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from streamshed.network.nodes import Arc, Join, Node, Operator, Output, Stream
-from streamshed.network.validation import Schema, validate
+from streamshed.network.validation import Schema, check_name, validate
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Network:
     outputs: tuple[Output, ...]
 
     def __post_init__(self) -> None:
+        check_name(self.name, "network", ["name"])
         object.__setattr__(self, "_checked", validate(self.streams, self.operators, self.outputs))
 
     @cached_property

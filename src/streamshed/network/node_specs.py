@@ -65,8 +65,14 @@ class NodeSpec:
 
 
 def arc_name(reference: str, reader: str) -> str:
-    """What the arc is called on which a node reads an operator, or `split.branch`, of another one."""
-    return f"{reference}-{reader}"
+    """What the arc is called on which a node reads an operator, or `split.branch`, of another one.
+
+    A hyphen in a name is doubled: no two arcs are called the same.
+
+    >>> arc_name("parsed", "core"), arc_name("parsed-hot", "core"), arc_name("parsed", "hot-core")
+    ('parsed-core', 'parsed--hot-core', 'parsed-hot--core')
+    """
+    return "-".join(name.replace("-", "--") for name in (reference, reader))
 
 
 def node_specs(spec: Spec) -> dict[str, NodeSpec]:
@@ -160,7 +166,7 @@ class _Parts:
                     for arc in self._network.arcs_out_of[source]
                     if arc.target in reader.operators and (arc.branch or "") == branch
                 }
-        network = Network(f"{self._network.name}/{part.name}", tuple(streams), operators, tuple(outputs))
+        network = Network(f"{self._network.name} at {part.name}", tuple(streams), operators, tuple(outputs))
         rates = {stream_id: self._rates[inputs[stream_id].partition("/")[2]] for stream_id in inputs}
         capacity = next(node.capacity for node in self._spec.nodes if node.name == part.name)
         sub = Spec(network, self._statistics(network), rates if self._spec.rates else {}, capacity)

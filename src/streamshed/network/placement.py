@@ -10,6 +10,7 @@ from graphlib import CycleError, TopologicalSorter
 from streamshed.errors import InvalidValueError, NetworkError, UnknownNameError, did_you_mean
 from streamshed.network.network import Network
 from streamshed.network.nodes import Output, Stream
+from streamshed.network.validation import check_name
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,7 @@ def check_placements(network: Network, placements: Sequence[Placement]) -> None:
     """Raise unless every operator has one node, and nodes make sense."""
     for placement in placements:
         where = f"node {placement.name!r}"
+        check_name(placement.name, where, ["nodes", placement.name], words=False)
         for what, value in (("capacity", placement.capacity), ("bandwidth_tps", placement.bandwidth_tps)):
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise InvalidValueError(

@@ -32,6 +32,8 @@ from streamshed.network.nodes import (
 
 _ID = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _ID_RULE = "a letter or _, then letters, digits, _ or -"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*( [A-Za-z0-9_-]+)*")
+_NAME_RULE = f"{_ID_RULE}; a space between words"
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,23 @@ def validate(streams: Sequence[Stream], operators: Sequence[Operator], outputs: 
     for node_id in order:
         schemas[node_id] = _schema(nodes[node_id], schemas)
     return Checked(order, schemas)
+
+
+def check_name(name: str, where: str, at: Sequence[str], *, words: bool = True) -> None:
+    """Raise unless a name is made of what ids are made of; `words` allows single spaces, too.
+
+    Directories are called after networks and nodes: a name must not lead anywhere.
+    """
+    if not (_NAME if words else _ID).fullmatch(name):
+        plain = re.sub(r"^[^A-Za-z_]+", "", re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-"))
+        raise NetworkError(
+            "not a valid name",
+            where=where,
+            got=repr(name) if name else "nothing",
+            expected=_NAME_RULE if words else _ID_RULE,
+            hint=f"for example {plain!r}" if plain else None,
+            at=at,
+        )
 
 
 def locate(node: Node) -> str:

@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from streamshed.distributed.arc_files import file_name
 from streamshed.engines.spark.drops import random_rank
 from streamshed.errors import NetworkError, did_you_mean
 from streamshed.network import Connector, Output, Stream
@@ -115,7 +116,7 @@ def write_stream(
         name: the query's name. The `memory` sink makes it a table, with `_` for what no table name may have.
         directory: where outputs without a sink go.
     """
-    sink = output.sink or Connector("parquet", {"path": str(Path(directory) / output.id)})
+    sink = output.sink or Connector("parquet", {"path": str(Path(directory) / file_name(output.id))})
     options = dict(sink.options)
     mode = options.pop("outputMode", "append")
     if mode not in _OUTPUT_MODES:

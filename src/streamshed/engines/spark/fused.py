@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
-from streamshed.distributed.arc_files import ArcFiles
+from streamshed.distributed.arc_files import ArcFiles, file_name
 from streamshed.engines.spark.arcs import ParquetArc
 from streamshed.network import Output
 
@@ -105,7 +105,7 @@ class Sinks:
         if output.id in self.arcs:
             ParquetArc(self.arcs[output.id].directory.as_uri()).write(rows, batch_id)
         elif sink is None or (sink.format == "parquet" and "path" not in sink.options):
-            ParquetArc((self.directory / output.id).as_uri()).write(rows, batch_id)
+            ParquetArc((self.directory / file_name(output.id)).as_uri()).write(rows, batch_id)
         elif sink.format == "memory":
             self.tables[output.id].extend(rows.collect())
         elif sink.format == "console":

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from streamshed.control import Controller, LoadSample, OutOfReach, PlantController
-from streamshed.distributed.arc_files import ArcFiles, Inbox
+from streamshed.distributed.arc_files import ArcFiles, Inbox, file_name
 from streamshed.engines.spark.arc_queue import ArcQueue
 from streamshed.engines.spark.arcs import ParquetArc
 from streamshed.engines.spark.backlog import Backlog, StageCosts
@@ -272,13 +272,13 @@ class NetworkRunner(Closing):
     # --- the plan --------------------------------------------------------------------------------------------------
 
     def _queue(self, stage: Stage, cut: tuple[Stage, ...]) -> ArcQueue:
-        arc = ParquetArc((self.directory / "stages" / stage.id / "arc").as_uri())
+        arc = ParquetArc((self.directory / "stages" / file_name(stage.id) / "arc").as_uri())
         arc.check_writable(self.spark, f"stage {stage.id!r}")
         return ArcQueue(self.spark, arc, [reader.id for reader in cut if stage.id in reader.inputs])
 
     def _stage(self, stage: Stage, queues: Mapping[str, ArcQueue], turn: Turn) -> RunningStage:
         fused = stage.id == ALL_OUTPUTS
-        place = self.directory if fused else self.directory / "stages" / stage.id
+        place = self.directory if fused else self.directory / "stages" / file_name(stage.id)
         return RunningStage(
             stage,
             name=self.network.name if fused else f"{self.network.name}/{stage.id}",
