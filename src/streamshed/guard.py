@@ -19,15 +19,19 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.types import NumericType
 
 from streamshed.control import BatchCost, LoadSample, OutOfReach, PlantController
 from streamshed.engines.spark.closing import Closing
 from streamshed.engines.spark.cost_memory import CostMemory
-from streamshed.engines.spark.drops import check_column, random_rank, value_rank, well_formed
+from streamshed.engines.spark.drops import Cells, check_column, random_rank, well_formed
 from streamshed.engines.spark.gate import Gate
 from streamshed.engines.spark.loop import BatchLoop, Waiting, tell_reach
 from streamshed.engines.spark.monitor import BatchReport, DropCounts
+from streamshed.engines.spark.ranks import cell_number, location_rank
 from streamshed.errors import InvalidValueError, StreamshedError
+from streamshed.planning.ranks import RankedLocation, value_order
+from streamshed.planning.values import LearntHistogram, even_histogram
 from streamshed.qos import Histogram, ValueGraph
 
 _LOG = logging.getLogger(__name__)
@@ -91,6 +95,8 @@ class Guard(Closing):
         self._on_sample = on_sample
         self._waiting: dict[str, Waiting] = {}
         self._loops: dict[str, BatchLoop] = {}
+        self._orders: dict[str, RankedLocation] = {}
+        self._values: dict[str, LearntHistogram] = {}
         self._lock = threading.Lock()
         self.gate = Gate(
             spark,
@@ -123,8 +129,9 @@ class Guard(Closing):
             frame: what is read.
             key: columns to hash; tuples with equal keys live and die together. By default all columns. Protect both
                 sides of a join with the join key (and the same salt), and partners survive together.
-            value: the utility of the values of a column; the least useful tuples go first. Needs `histogram`.
-            histogram: how these values are spread.
+            value: the utility of the values of a column; the least useful tuples go first. Values that are missing, no
+                numbers, or far beyond its ends are kept until all others are given up.
+            histogram: how these values are spread at first. From the first batch on that is learnt from the stream.
             arrival: a timestamp column, or one of seconds since 1970, with the time of arrival; for measured delays.
             name: of the stream, in status and ledger.
             salt: another salt drops other tuples.
@@ -140,24 +147,23 @@ class Guard(Closing):
         if not frame.isStreaming:
             raise InvalidValueError("only streams can be protected", where=name, got="a batch DataFrame")
         rank = random_rank([check_column(frame, part) for part in (key or frame.columns)], salt)
-        needed = list(required)
+        cells = None
         if value is not None:
-            if histogram is None or weighted:
-                raise InvalidValueError(
-                    "a value graph needs a histogram, and gives no weights",
-                    where=name,
-                    got=f"histogram={histogram}, weighted={weighted}",
-                    expected="a histogram of the column, and weighted=False",
-                )
-            needed.append(check_column(frame, value.column))
-            rank = value_rank(value.column, value, histogram, tie=rank)
+            order = self._order(frame, name, value, histogram, weighted)
+            rank, cells = (
+                location_rank(order, rank),
+                Cells(cell_number(F.col(value.column), order.order), len(order.order)),
+            )
+            self._orders[name] = order
+            self._values[name] = LearntHistogram([one.cell for one in order.order])
         guarded = self.gate.drop(
             frame,
             name,
             rank,
             salt=salt,
-            valid=well_formed(frame, needed, valid),
+            valid=well_formed(frame, required, valid),
             arrival=None if arrival is None else _seconds(frame, check_column(frame, arrival)),
+            cells=cells,
             weighted=weighted,
         )
         if waiting is not None:
@@ -185,7 +191,10 @@ class Guard(Closing):
         with self._lock:
             loops = list(self._loops.values())
         return GuardStatus(
-            fractions=self.gate.fractions,
+            fractions={
+                name: self._orders[name].share_below(threshold) if name in self._orders else threshold
+                for name, threshold in self.gate.fractions.items()
+            },
             samples={loop.gated.output: loop.sample for loop in loops if loop.sample is not None},
             costs={loop.gated.output: loop.controller.cost for loop in loops},
             errors=dict(self.gate.errors),
@@ -207,6 +216,22 @@ class Guard(Closing):
         """Let go: everything is kept from now on."""
         self.gate.close()
 
+    def _order(
+        self, frame: DataFrame, name: str, value: ValueGraph, histogram: Histogram | None, weighted: bool
+    ) -> RankedLocation:
+        """The order in which the values of a stream are given up."""
+        column = check_column(frame, value.column)
+        kind = frame.schema[column].dataType
+        if weighted or not isinstance(kind, NumericType):
+            raise InvalidValueError(
+                "a value graph gives no weights" if weighted else "a value graph is about numbers",
+                where=name,
+                got="weighted=True" if weighted else f"{column}, {kind.simpleString()}",
+                expected="weighted=False" if weighted else "a column of numbers",
+            )
+        known = even_histogram([value]) if histogram is None else histogram
+        return RankedLocation(name, column, value_order(value, known, inner_order=histogram is not None))
+
     # --- the loop --------------------------------------------------------------------------------------------------
 
     def _decide(self, time_s: float) -> dict[str, float]:
@@ -218,6 +243,8 @@ class Guard(Closing):
             fraction = loop.admission(time_s, self._waiting).fraction
             for name in loop.gated.drops:
                 fractions[name] = max(fractions[name], fraction)
+        for name, order in self._orders.items():
+            fractions[name] = order.threshold_of(fractions[name])
         return fractions
 
     def _on_batch(self, report: BatchReport, counts: Mapping[str, DropCounts]) -> None:
@@ -227,6 +254,12 @@ class Guard(Closing):
             if loop is None or loop.gated is not gated:
                 memory = CostMemory(self.gate.line.directory / f"cost-{gated.query_id}.json")
                 loop = self._loops[report.query_id] = BatchLoop(gated, self._new_controller(self.target_s), memory)
+        for name, of_drop in counts.items():
+            if of_drop.cells:
+                learnt = self._values[name]
+                learnt.observe(of_drop.cells, of_drop.arrived - of_drop.malformed - sum(of_drop.cells))
+                if learnt.shares:
+                    self._orders[name] = self._orders[name].with_shares(learnt.shares)
         known = loop.controller.out_of_reach
         sample = loop.learn(report, counts)
         tell_reach(_LOG, gated.output, known, loop.controller.out_of_reach)

@@ -14,7 +14,7 @@ from streamshed.load import Admission
 from streamshed.network import Network, Statistics
 from streamshed.planning import DropPlan, Planner
 from streamshed.planning.flow_builder import flow_graph
-from streamshed.planning.ranks import ranked_locations, thresholds
+from streamshed.planning.ranks import ranked_locations, respread, thresholds
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class Manager:
         rates: tuples per second of each stream; the proportions decide which road map is used.
         controller: decides how much.
         planner: decides where.
+        unordered: the streams of which it is not known how values are spread within a cell.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Manager:
         rates: Mapping[str, float],
         controller: Controller,
         planner: Planner,
+        unordered: frozenset[str] = frozenset(),
     ) -> None:
         self.network = network
         self.statistics = statistics
@@ -62,7 +64,7 @@ class Manager:
         self.controller = controller
         self.planner = planner
         graph = flow_graph(network, statistics, rates, by_value=planner.by_value)
-        self.locations = ranked_locations(graph)
+        self.locations = ranked_locations(graph, unordered=unordered)
         self._full_load = graph.full_load
         self._keep: float | None = None
         self._decision: Decision | None = None
@@ -80,15 +82,24 @@ class Manager:
         """Something that the planner goes by has changed: ask it again."""
         self._decision = None
 
+    def renew(self, statistics: Statistics) -> None:
+        """Plan with what is known now. Ranks stay as they are; thresholds are those that fit."""
+        graph = flow_graph(self.network, statistics, self.rates, by_value=self.planner.by_value)
+        self.statistics, self._full_load = statistics, graph.full_load
+        self.locations = respread(self.locations, graph)
+        self.replan()
+
     def decide(self, outlook: Outlook) -> Decision:
         """The drops for the batch that would start now; planned anew only if the share to keep has changed."""
         keep = self.controller.admit(outlook).keep
         decided = self._decision  # another thread may ask for a new plan
         if decided is not None and keep == self._keep:
             return decided
-        plan = self.planner.plan(self.network, self.statistics, self.rates, Admission(self._full_load * keep))
+        statistics = self.statistics
+        plan = self.planner.plan(self.network, statistics, self.rates, Admission(self._full_load * keep))
         decided = self.decision(plan)
-        self._keep, self._decision = keep, decided
+        if statistics is self.statistics:
+            self._keep, self._decision = keep, decided
         return decided
 
     def decision(self, plan: DropPlan) -> Decision:

@@ -7,11 +7,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from streamshed.engines.sim.values import order_rank as simulated_rank
 from streamshed.engines.spark.control_line import THRESHOLDS, ControlLine
-from streamshed.engines.spark.drops import check_column, drop, random_rank, value_rank, well_formed
+from streamshed.engines.spark.drops import check_column, drop, random_rank, well_formed
+from streamshed.engines.spark.ranks import cell_number, order_rank
 from streamshed.errors import UnknownNameError
 from streamshed.estimates import WEIGHT
-from streamshed.qos import Histogram, ValueGraph
+from streamshed.planning.ranks import ranked_order
+from streamshed.qos import Cell
 
 
 def test_random_ranks_are_even_and_depend_on_key_and_salt(spark: SparkSession) -> None:
@@ -26,32 +29,23 @@ def test_random_ranks_are_even_and_depend_on_key_and_salt(spark: SparkSession) -
     assert np.abs(shares - 0.05).max() < 0.006
 
 
-def test_value_ranks_put_the_least_useful_first(spark: SparkSession) -> None:
-    # 40 % stand still and matter most; of the rest, fast ones matter more.
-    graph = ValueGraph.of("v", [(0, 1.0), (0, 0.2), (50, 0.2), (50, 0.6), (100, 0.6)])
-    histogram = Histogram.of([(0, 0, 4), (0, 50, 3), (50, 100, 3)])
-    values = [0.0] * 400 + list(np.linspace(0.1, 49.9, 300)) + list(np.linspace(50.1, 99.9, 300))
-    frame = spark.createDataFrame([(i, float(v)) for i, v in enumerate(values)], "id bigint, v double")
-    ranked = frame.select("v", value_rank("v", graph, histogram, random_rank(["id"])).alias("rank")).toPandas()
-    slow, fast, still = (
-        ranked[(ranked.v > 0) & (ranked.v < 50)],
-        ranked[ranked.v > 50],
-        ranked[ranked.v == 0],
-    )
-    assert slow["rank"].between(0, 0.3).all()
-    assert fast["rank"].between(0.3, 0.6).all()
-    assert still["rank"].between(0.6, 1, inclusive="left").all()
-    assert slow.sort_values("v")["rank"].is_monotonic_increasing
-    for threshold in (0.1, 0.3, 0.5, 0.8):
-        assert (ranked["rank"] < threshold).mean() == pytest.approx(threshold, abs=0.03)
-
-
-def test_values_that_are_unknown_missing_or_no_numbers(spark: SparkSession) -> None:
-    graph = ValueGraph.of("v", [(0, 0.5), (10, 0.5), (10, 1.0), (20, 1.0)])
-    frame = spark.createDataFrame([(None,), (float("nan"),), (-5.0,), (99.0,), (5.0,)], "v double")
-    ranks = [row[0] for row in frame.select(value_rank("v", graph, Histogram.uniform(0, 20), F.lit(0.5))).collect()]
-    assert ranks[:2] == [None, None]
-    assert ranks[2:] == [0.0, 0.5, 0.25]
+def test_ranks_by_value_are_those_of_the_simulator(spark: SparkSession) -> None:
+    """One order, two engines; in it everything that may come: ends, jumps, single values, gaps, unknown values."""
+    cells = [(Cell(50, 100), 0.3), (Cell(0, 50), 0.3), (Cell(0, 0), 0.3), (Cell(120, 130), 0.1)]
+    values = [0.0, 1e-9, 12.5, 49.9, 50.0, 75.0, 100.0, 110.0, 120.0, 130.0, 131.0, -1.0, float("nan"), None]
+    frame = spark.createDataFrame([(i, v) for i, v in enumerate(values)], "id bigint, v double")
+    for inner_order in (True, False):
+        order = ranked_order(cells, inner_order=inner_order)
+        tie = random_rank(["id"])
+        found = frame.select(
+            "id", tie.alias("tie"), order_rank(F.col("v"), order, tie), cell_number(F.col("v"), order)
+        ).collect()
+        ties = np.array([row[1] for row in found])
+        expected = simulated_rank(order)(np.array([np.nan if v is None else v for v in values]), ties)
+        assert [row[2] for row in found] == pytest.approx(expected.tolist(), abs=1e-12)
+        numbers = [next((i for i, one in enumerate(order) if v is not None and one.holds(v)), None) for v in values]
+        assert [row[3] for row in found] == numbers
+        assert numbers == [2, 1, 1, 1, 1, 0, 0, None, 3, 3, None, None, None, None]
 
 
 def test_malformed_is_never_null(spark: SparkSession) -> None:

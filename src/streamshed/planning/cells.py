@@ -8,12 +8,13 @@ others: a rejected cell upstream is work for nothing, the free cycle gain of the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
 from streamshed.load import out_selectivity
-from streamshed.network import Aggregate, Arc, Filter, Join, Map, Network, Split, Statistics, Stream, Union
+from streamshed.network import Aggregate, Arc, Filter, Join, Map, Network, Output, Split, Statistics, Stream, Union
 from streamshed.network.expressions import RangeTest, renamed_column
 from streamshed.network.nodes import Node
 from streamshed.qos import Cell, Histogram, cells_between
@@ -76,6 +77,35 @@ def cell_flows(network: Network, statistics: Statistics, rates: Mapping[str, flo
     return _push(network, statistics, rates, columns, tracked, cells, valued)
 
 
+def valued_sources(network: Network, output: Output) -> list[tuple[str, str]]:
+    """Where the column that an output values comes from: streams, and its name there. Empty if it is computed."""
+    return [(arc.target, column) for arc, column in _traced(network, output) if arc.is_entry]
+
+
+def _traced(network: Network, output: Output) -> Iterator[tuple[Arc, str]]:
+    """The arcs on the way to an output on which the column that it values is present, and its name there."""
+    if output.qos.value is None:
+        return
+    pending = [(network.arcs_into[output.id][0], output.qos.value.column)]
+    while pending:
+        arc, column = pending.pop()
+        yield arc, column
+        if not arc.is_entry:
+            pending.extend(_upstream(network, arc, column))
+
+
+_NUMBER = re.compile(r"((tiny|small|big)?int|integer|byte|short|long|float|real|double|dec|decimal|numeric)\b", re.I)
+
+
+def is_number(column_type: str) -> bool:
+    """Whether a column of a Spark SQL type holds numbers.
+
+    >>> is_number("decimal(10, 2)"), is_number("INTEGER"), is_number("string"), is_number("interval day")
+    (True, True, False, False)
+    """
+    return _NUMBER.match(column_type.strip()) is not None
+
+
 def _valued_columns(
     network: Network, statistics: Statistics
 ) -> tuple[dict[str, str], set[str], dict[str, list[tuple[str, str]]]]:
@@ -83,20 +113,15 @@ def _valued_columns(
     votes: dict[str, dict[str, float]] = {}
     wanted: set[str] = set()
     traces: dict[str, list[tuple[str, str]]] = {}
+    types = {stream.id: stream.columns for stream in network.streams}
     for output in network.outputs:
-        if output.qos.value is None:
-            continue
-        pending = [(network.arcs_into[output.id][0], output.qos.value.column)]
-        while pending:
-            arc, column = pending.pop()
+        for arc, column in _traced(network, output):
             wanted.add(arc.id)
-            if arc.is_entry:
-                if column in statistics.histograms.get(arc.target, {}):
-                    by_column = votes.setdefault(arc.target, {})
-                    by_column[column] = by_column.get(column, 0.0) + output.qos.weight
-                    traces.setdefault(output.id, []).append((arc.target, column))
-                continue
-            pending.extend(_upstream(network, arc, column))
+            known = arc.is_entry and column in statistics.histograms.get(arc.target, {})
+            if known and is_number(types[arc.target][column]):
+                by_column = votes.setdefault(arc.target, {})
+                by_column[column] = by_column.get(column, 0.0) + output.qos.weight
+                traces.setdefault(output.id, []).append((arc.target, column))
     chosen = {stream: max(by_column, key=lambda name: by_column[name]) for stream, by_column in votes.items()}
     return chosen, wanted, traces
 

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from streamshed.engines.sim.tuples import Mask, Times
 from streamshed.network import Aggregate, Arc, Join, Map, Network, Statistics, Stream
 from streamshed.network.expressions import RangeTest, renamed_column
-from streamshed.qos import Cell, Histogram, ValueGraph
-
-_BELOW_ONE = 1 - 2.0**-53
+from streamshed.planning.ranks import KNOWN, WITHIN, RankedCell
+from streamshed.qos import Histogram, ValueGraph
 
 
 class Steps:
@@ -89,45 +88,37 @@ def value_utility_of(graph: ValueGraph) -> Callable[[Times], Times]:
     return utilities
 
 
-def order_rank(order: Sequence[tuple[Cell, float]]) -> Callable[[Times, Times], Times]:
+def order_rank(order: Sequence[RankedCell]) -> Callable[[Times, Times], Times]:
     """A tuple's place in an order of cells, from its value and a tie-breaking rank.
 
-    Inside a range the lower value goes first; at a single value the tie decides. A value between or beyond the known
-    cells gets the place of the next one below it (above it, at the low end). Missing values go first of all.
-
-    >>> order_rank([(Cell(0, 0), 0.2), (Cell(0, 10), 0.8)])(np.array([0.0, 2.5]), np.array([0.5, 0.9])).tolist()
-    [0.1, 0.4]
+    >>> from streamshed.planning.ranks import ranked_order
+    >>> from streamshed.qos import Cell
+    >>> order = ranked_order([(Cell(0, 0), 0.25), (Cell(0, 10), 0.75)])
+    >>> ranks = order_rank(order)(np.array([0.0, 2.5, -1.0, np.nan]), np.array([0.5, 0.9, 0.1, 0.1]))
+    >>> (256 * ranks).round(2).tolist()
+    [30.0, 105.0, 241.6, 241.6]
     """
-    begin: dict[Cell, tuple[float, float]] = {}
-    passed = 0.0
-    for cell, share in order:
-        begin[cell] = (passed, share)
-        passed += share
-    points = {cell.low: begin[cell] for cell in begin if cell.is_point}
-    ranges = sorted(cell for cell in begin if not cell.is_point)
-    steps = Steps(bound for cell in begin for bound in (cell.low, cell.high))
-    rows: list[tuple[float, float, float, float]] = []
-    last = min(begin[min(begin)][0], _BELOW_ONE) if begin else 0.0
-    for piece, value in enumerate(steps.inside()):
-        home = next((cell for cell in ranges if cell.low <= value < cell.high), None)
-        if piece % 2 and value in points:
-            start, share = points[value]
-            rows.append((start, 0.0, value, share))
-            last = start + share
-        elif home is not None:
-            start, share = begin[home]
-            rows.append((start, share / (home.high - home.low), home.low, 0.0))
-            last = start + share
-        else:
-            rows.append((last, 0.0, value, 0.0))
-    table = np.array(rows).T
+    steps = Steps(bound for one in order for bound in (one.cell.low, one.cell.high))
+    homes = [next((one for one in order if one.holds(value)), None) for value in steps.inside()]
+    table = np.array([_UNPLACED if home is None else _placed(home) for home in homes]).T
 
     def ranks(values: Times, ties: Times) -> Times:
-        start, rise, low, width = table[:, steps.pieces(values)]
-        found = np.minimum(start + rise * (values - low) + width * ties, _BELOW_ONE)
-        return np.where(np.isnan(values), 0.0, found)
+        start, width, low, scale, of_tie = table[:, steps.pieces(values)]
+        within = np.minimum((values - low) * scale + ties * of_tie, WITHIN)
+        return np.where(np.isnan(values), KNOWN + (1 - KNOWN) * ties, start + width * within)
 
     return ranks
+
+
+_UNPLACED = (KNOWN, 1 - KNOWN, 0.0, 0.0, 1.0)
+
+
+def _placed(home: RankedCell) -> tuple[float, ...]:
+    """Where the ranks of a cell begin, how many it has, and how a value's place in it follows from value and tie."""
+    cell = home.cell
+    if home.inner_order:
+        return home.start, home.width, cell.low, 1.0 / (cell.high - cell.low), 0.0
+    return home.start, home.width, 0.0, 0.0, 1.0
 
 
 def draws_from(histogram: Histogram) -> Callable[[Times], Times]:

@@ -8,6 +8,7 @@ nest: whatever passes the larger threshold passes the smaller one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -15,7 +16,6 @@ from pyspark.sql import functions as F
 
 from streamshed.errors import UnknownNameError, did_you_mean
 from streamshed.estimates import with_weight
-from streamshed.qos import Histogram, ValueGraph, cells_between, interval_table
 
 ARRIVAL_QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95)
 """Of the arrival times of the kept tuples in a batch; the earliest arrivals are the longest delays."""
@@ -23,12 +23,30 @@ ARRIVAL_QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95)
 _ACCURACY = 500  # of the quantiles: to 1/500 of what is looked at
 _SAMPLED_OF = 8  # quantiles are dear: one arrival time of so many is looked at
 
-_WANTED, _KEPT, _MALFORMED, _ARRIVAL, _SAMPLE = (
-    f"_streamshed_{mark}" for mark in ("wanted", "kept", "malformed", "arrival", "sample")
+_WANTED, _KEPT, _MALFORMED, _ARRIVAL, _SAMPLE, _CELL = (
+    f"_streamshed_{mark}" for mark in ("wanted", "kept", "malformed", "arrival", "sample", "cell")
 )
 
 Parse = Callable[[DataFrame, Column], DataFrame]
 """Gives tuples their columns; needs to do so only where a condition holds."""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """How to tell in which cell of values a tuple is.
+
+    Attributes:
+        number: of the cell, from 0; null where the value is unknown.
+        count: how many cells there are.
+    """
+
+    number: Column
+    count: int
+
+
+def cell_count(number: int) -> str:
+    """What the count of a cell is called in an observation."""
+    return f"cell{number}"
 
 
 def random_rank(key: Sequence[str | Column], salt: int = 0) -> Column:
@@ -39,42 +57,6 @@ def random_rank(key: Sequence[str | Column], salt: int = 0) -> Column:
     """
     hashed = F.xxhash64(F.lit(salt), *(F.col(part) if isinstance(part, str) else part for part in key))
     return F.shiftrightunsigned(hashed, 11) * F.lit(2.0**-53)
-
-
-def value_rank(column: str | Column, value: ValueGraph, histogram: Histogram, tie: Column) -> Column:
-    """A rank that is the tuple's place in the order in which its values are given up, lowest utility first.
-
-    Between two values of the same range the lower one goes first, as with a range predicate. Where many tuples have
-    one and the same value, `tie` orders them. Values that the histogram does not know go before all others of their
-    utility. Null and NaN have no place: the rank is null.
-
-    Args:
-        column: what the value graph is about.
-        value: the utility of each value.
-        histogram: how the values are spread.
-        tie: another rank, such as a random one.
-    """
-    v = (F.col(column) if isinstance(column, str) else column).cast("double")
-    table = interval_table(value, histogram)
-    before = {row.cell: sum(other.frequency for other in table[:i]) for i, row in enumerate(table)}
-    share = {row.cell: row.frequency for row in table}
-
-    def worth_less(utility: float) -> float:
-        return min(sum(row.frequency for row in table if row.utility < utility), 1 - 2.0**-53)
-
-    cells = cells_between((*value.cuts, *histogram.edges))
-    lowest, highest = cells[0].low, cells[-1].high
-    rank = F.when(v < lowest, worth_less(value.utility(lowest - 1)))
-    for cell in cells:
-        inside = v == cell.low if cell.is_point else v < cell.high
-        if cell not in share:
-            place = F.lit(worth_less(value.utility(cell.middle)))
-        else:
-            within = tie if cell.is_point else (v - cell.low) / (cell.high - cell.low)
-            place = F.lit(before[cell]) + F.lit(share[cell]) * within
-        rank = rank.when(inside, place)
-    rank = rank.otherwise(worth_less(value.utility(highest + 1)))
-    return F.when(v.isNotNull() & ~F.isnan(v), F.least(rank, F.lit(1 - 2.0**-53)))
 
 
 def well_formed(frame: DataFrame, required: Sequence[str] = (), valid: str | None = None) -> Column | None:
@@ -105,6 +87,7 @@ def drop(
     valid: Column | None = None,
     parse: Parse | None = None,
     arrival: Column | None = None,
+    cells: Cells | None = None,
     weighted: bool = False,
     nested: bool = False,
 ) -> DataFrame:
@@ -125,6 +108,7 @@ def drop(
         parse: if given, tuples get their columns only here, and only those that are not dropped: of the others nobody
             knows whether they are well-formed, they count as dropped.
         arrival: seconds since 1970.
+        cells: in which cell of values a tuple is; then well-formed tuples are counted by cell, dropped or not.
         weighted: whether to add the weight that `streamshed.estimates` needs.
         nested: whether the drops upstream go by the same rank.
     """
@@ -150,6 +134,9 @@ def drop(
             F.max(_ARRIVAL).alias("last"),
             F.percentile_approx(_SAMPLE, list(ARRIVAL_QUANTILES), _ACCURACY).alias("quantiles"),
         ]
+    if cells is not None:
+        marks[_CELL] = cells.number if valid is None else F.when(valid, cells.number)
+        counts += [F.count_if(F.col(_CELL) == number).alias(cell_count(number)) for number in range(cells.count)]
     marked = frame.select("*", *(mark.alias(column) for column, mark in marks.items()))
     if control is not None:
         marked = marked.drop(*control.columns)

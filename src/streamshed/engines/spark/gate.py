@@ -22,7 +22,7 @@ from pyspark.sql.streaming import StreamingQuery
 from streamshed.engines.spark.accounts import Accounts, Drop, GatedQuery
 from streamshed.engines.spark.control_line import THRESHOLDS, ControlLine, usable
 from streamshed.engines.spark.directory_lock import DirectoryLock
-from streamshed.engines.spark.drops import Parse, drop, mark
+from streamshed.engines.spark.drops import Cells, Parse, drop, mark
 from streamshed.engines.spark.monitor import BatchReport, DropCounts, Monitor
 from streamshed.engines.spark.recount import Recount, is_recount, recount
 from streamshed.engines.spark.triggers import stops_by_itself
@@ -75,14 +75,14 @@ class Gate:
         self._held = DirectoryLock(self.directory)  # before anything in there is touched
         try:
             self.line = ControlLine(self.directory, size, clock)
+            self.drops: dict[str, Drop] = {}
+            self._lock = threading.RLock()
+            self.accounts = Accounts(spark, self.line, self.drops, self._lock, recount)
         except Exception:
             self._held.release()
             raise
-        self.drops: dict[str, Drop] = {}
         self.errors: dict[str, str] = {}
         self._places: dict[str, int] = {}
-        self._lock = threading.RLock()
-        self.accounts = Accounts(spark, self.line, self.drops, self._lock, recount)
         self._token = f"streamshed/{uuid.uuid4().hex[:8]}"  # tells our observations from those of others
         self._decide, self._on_batch, self._on_failure = decide, on_batch, on_failure
         self._fractions = [0.0] * size
@@ -111,6 +111,7 @@ class Gate:
         valid: Column | None = None,
         parse: Parse | None = None,
         arrival: Column | None = None,
+        cells: Cells | None = None,
         weighted: bool = False,
         nested: bool = False,
     ) -> DataFrame:
@@ -128,6 +129,7 @@ class Gate:
             valid: whether a tuple is well-formed.
             parse: gives tuples their columns, once it is known which are dropped.
             arrival: seconds since 1970.
+            cells: in which cell of values a tuple is, to have them counted by cell.
             weighted: whether to add the weight for estimates.
             nested: whether the drops upstream go by the same rank.
         """
@@ -148,6 +150,7 @@ class Gate:
                 valid=valid,
                 parse=parse,
                 arrival=arrival,
+                cells=cells,
                 weighted=weighted,
                 nested=nested,
             )
@@ -207,6 +210,7 @@ class Gate:
             self.apply(self._decide(time_s))
         with self._lock:
             self.line.refresh()
+        self.accounts.keep(time_s)
 
     # --- accounting ------------------------------------------------------------------------------------------------
 
@@ -252,12 +256,14 @@ class Gate:
         self._stop.set()
         if self._ticker.is_alive():
             self._ticker.join()
-        self.accounts.wait(_LAST_REPORTS_S)
-        self.accounts.settle()
-        self._monitor.unsubscribe(self)
-        with self._lock:
-            self.line.close()
-        self._held.release()
+        try:
+            self.accounts.wait(_LAST_REPORTS_S)
+            self.accounts.settle()
+            self._monitor.unsubscribe(self)
+            with self._lock:
+                self.line.close(self.accounts.running())
+        finally:
+            self._held.release()
 
     # --- within ----------------------------------------------------------------------------------------------------
 

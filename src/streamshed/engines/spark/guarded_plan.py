@@ -10,14 +10,14 @@ from pyspark.sql.types import StructType
 
 from streamshed.engines.spark.compile import compile_stages
 from streamshed.engines.spark.connectors import ARRIVAL, RANK, RAW, parsed, well_formed
-from streamshed.engines.spark.drops import random_rank
+from streamshed.engines.spark.drops import Cells, random_rank
 from streamshed.engines.spark.fused import alone, shared, together
 from streamshed.engines.spark.gate import Gate
-from streamshed.engines.spark.ranks import location_rank
+from streamshed.engines.spark.ranks import cell_number, location_rank
 from streamshed.network import Arc, Network, Stream
 from streamshed.network.siblings import Siblings
 from streamshed.network.stages import Stage
-from streamshed.planning.ranks import RankedLocation
+from streamshed.planning.ranks import RankedCell, RankedLocation
 
 
 class GuardedPlan:
@@ -30,6 +30,7 @@ class GuardedPlan:
         locations: where to drop.
         gate: drops and counts.
         salt: of all random drops.
+        valued: by stream, the column by which its tuples are told apart, and the cells to count them in.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class GuardedPlan:
         locations: Sequence[RankedLocation],
         gate: Gate,
         salt: int,
+        valued: Mapping[str, tuple[str, Sequence[RankedCell]]] | None = None,
     ) -> None:
         self._network = network
         self._cut = cut
@@ -47,6 +49,7 @@ class GuardedPlan:
         self._locations = {location.arc: location for location in locations}
         self._gate = gate
         self._salt = salt
+        self._valued = valued or {}
 
     def frames(
         self, read: Callable[[Stream], DataFrame], read_arc: Callable[[Stage, StructType], DataFrame]
@@ -96,6 +99,7 @@ class GuardedPlan:
             valid=well_formed(stream) if arc.is_entry else None,
             parse=(lambda raw, wanted: parsed(raw, stream, wanted)) if RAW in frame.columns else None,
             arrival=_arrival(frame) if arc.is_entry else None,
+            cells=self._cells(stream, frame) if arc.is_entry else None,
             readers={reader.arc: location_rank(reader, hashed) for reader in self._readers(stream) if arc.is_entry},
             weighted=location.column is None,
             nested=nested,
@@ -103,6 +107,11 @@ class GuardedPlan:
         if arc.is_entry and self._is_shared(stream):
             return shared(dropped, f"{self._network.name}/{arc.id}/shared", stream.key)
         return dropped
+
+    def _cells(self, stream: Stream, frame: DataFrame) -> Cells | None:
+        """In which cell of values a tuple of a stream is, as it comes in."""
+        column, order = self._valued.get(stream.id, ("", ()))
+        return Cells(cell_number(F.col(column), order), len(order)) if column in frame.columns else None
 
     def _mark(self, arc: Arc, frame: DataFrame, on: Column) -> tuple[DataFrame, Column]:
         location = self._locations.get(arc.id)

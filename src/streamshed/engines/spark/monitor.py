@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from itertools import pairwise
+from itertools import count, pairwise, takewhile
 from typing import Any, Protocol
 
 from pyspark import SparkContext
@@ -23,7 +23,7 @@ from pyspark.sql.streaming.listener import (
     QueryTerminatedEvent,
 )
 
-from streamshed.engines.spark.drops import ARRIVAL_QUANTILES, observation
+from streamshed.engines.spark.drops import ARRIVAL_QUANTILES, cell_count, observation
 
 _LOG = logging.getLogger(__name__)
 
@@ -38,12 +38,15 @@ class DropCounts:
         kept: of these, let through.
         arrivals_s: when the kept tuples arrived: the first, quantiles as in `drops.ARRIVAL_QUANTILES`, the last; empty
             without arrival times, or if nothing was kept.
+        cells: how many of the well-formed tuples that came in lie in each cell of values; empty if they are not told
+            apart. What is missing from their number are values that no cell holds.
     """
 
     arrived: int
     malformed: int
     kept: int
     arrivals_s: tuple[float, ...] = ()
+    cells: tuple[int, ...] = ()
 
     @property
     def dropped(self) -> int:
@@ -114,7 +117,9 @@ class BatchReport:
         found = self.observed.get(observation(name))
         if found is None:
             return None
-        return DropCounts(int(found["arrived"]), int(found.get("malformed", 0)), int(found["kept"]), _arrivals(found))
+        return DropCounts(
+            int(found["arrived"]), int(found.get("malformed", 0)), int(found["kept"]), _arrivals(found), _cells(found)
+        )
 
     @classmethod
     def from_json(cls, text: str) -> BatchReport:
@@ -132,6 +137,10 @@ class BatchReport:
             sources=tuple(progress.get("sources") or ()),
             state_bytes=sum(int(of.get("memoryUsedBytes", 0)) for of in progress.get("stateOperators") or ()),
         )
+
+
+def _cells(found: Mapping[str, Any]) -> tuple[int, ...]:
+    return tuple(int(found[name]) for name in takewhile(lambda name: name in found, map(cell_count, count())))
 
 
 def _arrivals(found: Mapping[str, Any]) -> tuple[float, ...]:

@@ -41,6 +41,7 @@ from streamshed.network.siblings import siblings
 from streamshed.network.stages import ALL_OUTPUTS, Stage, source_order, stages
 from streamshed.planning import PlaceWeightPlanner, Planner, SemanticRoadMapPlanner
 from streamshed.planning.fair import ObservedSic
+from streamshed.planning.values import Beliefs, ValueLearner, believed_values
 from streamshed.scheduling import OPTIMIZER, OptimizerSettings
 
 _LOG = logging.getLogger(__name__)
@@ -162,13 +163,17 @@ class NetworkRunner(Closing):
         self.network: Network = spec.network
         self.directory = Path(directory).absolute()
         check_free(self.directory / CONTROL)
+        planner = PlaceWeightPlanner() if scheduler == OPTIMIZER else planner or SemanticRoadMapPlanner()
+        beliefs = believed_values(spec.network, spec.statistics) if planner.by_value else Beliefs(spec.statistics)
         self.manager = Manager(
             spec.network,
-            spec.statistics,
+            beliefs.statistics,
             spec.rates,
             controller or PlantController(target_s),
-            PlaceWeightPlanner() if scheduler == OPTIMIZER else planner or SemanticRoadMapPlanner(),
+            planner,
+            frozenset(stream for stream, _ in beliefs.believed),
         )
+        self._values = ValueLearner(spec.network, beliefs.statistics, spec.rates, self.manager.locations)
         self._memory = CostMemory(self.directory / "cost.json")
         self._memory.recall(self.manager.controller)
         self.sic = ObservedSic(spec.network)
@@ -203,7 +208,9 @@ class NetworkRunner(Closing):
             on_batch=self._on_batch,
             on_failure=self._on_failure,
         )
-        self._plan = GuardedPlan(spec.network, cut, self._passes, self.manager.locations, self.gate, salt)
+        self._plan = GuardedPlan(
+            spec.network, cut, self._passes, self.manager.locations, self.gate, salt, self._values.valued
+        )
 
     def start(self) -> None:
         """Compile the network and start its queries, upstream first."""
@@ -350,6 +357,7 @@ class NetworkRunner(Closing):
             waiting=self.backlog.waiting(report.end_s, stage, batch),
             oldest_wait_s=report.duration_s,
         )
+        self._learn_values(counts)
         arrived = sum(entered.get(stream, 0) for stream in self.backlog.leads[stage.id])
         self.backlog.learn(stage, report.start_s, arrived)
         leads = stage.plan.is_durable or not done.tuples or self._slowest.leads_to(stage.id, done.duration_s)
@@ -382,6 +390,14 @@ class NetworkRunner(Closing):
                     out_of_reach=self.manager.controller.out_of_reach,
                 )
             )
+
+    def _learn_values(self, counts: Mapping[str, DropCounts]) -> None:
+        """Plan by values as they are spread in the streams."""
+        for stream in self._values.valued:
+            of_entry = counts.get(self.network.arcs_into[stream][0].id)
+            if of_entry is not None and self._values.observe(stream, of_entry.cells):
+                _LOG.info("%s: values of %s are spread as in the stream now", self.network.name, stream)
+                self.manager.renew(self._values.statistics)
 
     def _utilities(self, decision: Decision | None) -> dict[str, float]:
         if decision is None:

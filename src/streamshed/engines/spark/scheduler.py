@@ -11,7 +11,6 @@ from typing import Any
 
 from streamshed.engines.spark.backlog import Backlog
 from streamshed.engines.spark.capacity import CapacityMeter
-from streamshed.engines.spark.control_line import LEVELS
 from streamshed.engines.spark.monitor import DropCounts
 from streamshed.engines.spark.stage import RunningStage, StageBatch
 from streamshed.engines.spark.turn_order import TurnOrder
@@ -23,6 +22,7 @@ from streamshed.network import Spec
 from streamshed.network.paths import Query, goals_of
 from streamshed.network.stages import Stage
 from streamshed.planning import PlaceWeightPlanner, drop_places
+from streamshed.planning.ranks import LEVELS
 from streamshed.qos import Goals, Measure, Priority, PriorityWeights
 from streamshed.scheduling import (
     OPTIMIZER,
