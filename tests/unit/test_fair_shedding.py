@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -267,7 +268,7 @@ def test_other_policies_fill_the_room() -> None:
     kept = ProportionalPolicy(7).keep(waiting, np.zeros(2), 6).tolist()
     # In the order of queries: batches 0, 2, 1, 3; 1.5 tuples each, marks at the whole parts of 1.5·i + start.
     marks = [0, *(math.floor(1.5 * i + start) for i in (1, 2, 3)), 6]
-    assert [kept[i] for i in (0, 2, 1, 3)] == [b - a for a, b in zip(marks, marks[1:], strict=False)]
+    assert [kept[i] for i in (0, 2, 1, 3)] == [b - a for a, b in pairwise(marks)]
 
 
 # --- the shedder ------------------------------------------------------------------------------------------------------
