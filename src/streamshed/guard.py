@@ -130,8 +130,9 @@ class Guard(Closing):
             key: columns to hash; tuples with equal keys live and die together. By default all columns. Protect both
                 sides of a join with the join key (and the same salt), and partners survive together.
             value: the utility of the values of a column; the least useful tuples go first. Values that are missing, no
-                numbers, or far beyond its ends are kept until all others are given up.
+                numbers, or not in the histogram are kept until all others are given up.
             histogram: how these values are spread at first. From the first batch on that is learnt from the stream.
+                Without one, values within a piece of the graph are given up at random.
             arrival: a timestamp column, or one of seconds since 1970, with the time of arrival; for measured delays.
             name: of the stream, in status and ledger.
             salt: another salt drops other tuples.

@@ -14,6 +14,7 @@ from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
 from streamshed.network import Connector, Spec, load_spec
 from streamshed.planning import Planner, RoadMapPlanner, SemanticRoadMapPlanner
 from streamshed.workload import Expressway
+from tests.spark.streams import wait_for
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "expressway.yaml"
 ROWS = 40_000
@@ -41,22 +42,30 @@ def expressway(**sinks: str) -> Spec:
     return Spec(network, spec.statistics, spec.rates, spec.capacity)
 
 
+def thresholds(runner: NetworkRunner, shares: dict[str, float]) -> dict[str, float]:
+    """Those that drop a share of an arc's tuples, by value where its location goes by value."""
+    places = {place.arc: place for place in runner.manager.locations}
+    return {
+        arc: share if places[arc].column is None else places[arc].threshold_of(share) for arc, share in shares.items()
+    }
+
+
 @pytest.fixture(scope="module")
 def speeds() -> np.ndarray:
     return np.asarray(Expressway(expressways=2).generate(0, ROWS, seed=5)["speed"])
 
 
 def run(
-    spark: SparkSession, tmp_path: Path, planner: Planner, thresholds: dict[str, float], **sinks: str
+    spark: SparkSession, tmp_path: Path, planner: Planner, shares: dict[str, float], **sinks: str
 ) -> tuple[NetworkRunner, list[NetworkBatch], str, int]:
-    """The runner, its batches, its physical plan, and how many rows Spark's scans read."""
+    """The runner, with shares dropped by arc, its batches, its physical plan, and how many rows Spark's scans read."""
     batches: list[NetworkBatch] = []
     runner = NetworkRunner(
         spark, expressway(**sinks), tmp_path, target_s=2.0, planner=planner, shed=False, on_batch=batches.append
     )
     with runner:
         runner.start()
-        runner.gate.apply(thresholds)
+        runner.gate.apply(thresholds(runner, shares))
         runner.process_all_available()
         query = runner.stages[0].query
         assert query is not None
@@ -103,8 +112,8 @@ def test_stopped_cars_survive_drops_by_value_and_not_random_ones(
 
 
 def test_what_no_reader_keeps_is_dropped_at_the_entry(spark: SparkSession, tmp_path: Path, speeds: np.ndarray) -> None:
-    thresholds = {"reports->slow": 0.75, "reports->travelling": 0.5}
-    runner, batches, _, _ = run(spark, tmp_path, RoadMapPlanner(), thresholds, accidents="memory")
+    shares = {"reports->slow": 0.75, "reports->travelling": 0.5}
+    runner, batches, _, _ = run(spark, tmp_path, RoadMapPlanner(), shares, accidents="memory")
     obeyed = [batch for batch in batches if batch.thresholds["reports->slow"] > 0]
     assert obeyed, "the thresholds came too late for every batch"
     entry, slow, travelling = ([batch.counts[arc] for batch in obeyed] for arc in ARCS)
@@ -120,3 +129,35 @@ def test_what_no_reader_keeps_is_dropped_at_the_entry(spark: SparkSession, tmp_p
     (total,) = summarise(tmp_path / "control")
     assert total.balanced
     assert total.dropped == sum(count.dropped for count in entry)
+
+
+def test_values_of_which_the_spec_says_nothing_are_learnt(
+    spark: SparkSession, tmp_path: Path, speeds: np.ndarray
+) -> None:
+    """By value from the first batch on that was planned with what the ones before it held."""
+    known = expressway(accidents="memory")
+    (stream,) = known.network.streams
+    assert stream.source is not None
+    small = replace(stream.source, options={**stream.source.options, "maxRowsPerBatch": str(ROWS // 8)})
+    network = replace(known.network, streams=(replace(stream, source=small),))
+    spec = replace(known, network=network, statistics=replace(known.statistics, histograms={}))
+    batches: list[NetworkBatch] = []
+    runner = NetworkRunner(spark, spec, tmp_path, target_s=2.0, shed=False, on_batch=batches.append)
+    assert runner.notes == ["How reports.speed is spread is not known; it is learnt from the stream."]
+    with runner:
+        runner.start()
+        wait_for(lambda: bool(batches), "a batch")
+        (slow,) = (place for place in runner.manager.locations if place.arc == "reports->slow")
+        assert slow.order[0].cell.low == 20.0
+        assert slow.order[0].share == pytest.approx((speeds > 20).mean(), abs=0.05)
+        runner.gate.apply(thresholds(runner, {"reports->slow": 0.95}))
+        runner.process_all_available()
+    obeyed = [batch for batch in batches if batch.thresholds["reports->slow"] > 0]
+    assert obeyed, "the thresholds came too late for every batch"
+    first = ROWS - sum(batch.counts["reports"].arrived for batch in obeyed)
+    counts = [batch.counts["reports->slow"] for batch in obeyed]
+    dropped = sum(count.dropped for count in counts) / sum(count.arrived for count in counts)
+    assert dropped == pytest.approx(0.95, abs=0.03)
+    stopped = [int((part == 0).sum()) for part in (speeds[:first], speeds[first:])]
+    delivered = sum(row["speed"] == 0 for row in runner.sinks.tables["accidents"])
+    assert delivered == sum(stopped), "those that matter most, all of them"

@@ -14,6 +14,7 @@ from streamshed.planning.values import (
     believed_values,
     even_histogram,
     not_by_value,
+    value_notes,
 )
 from streamshed.qos import Cell, Histogram, Qos, ValueGraph
 
@@ -46,15 +47,15 @@ def test_a_network_without_value_graphs_needs_no_beliefs() -> None:
     assert believed_values(new.build(), Statistics()).believed == frozenset()
 
 
-def test_even_pieces_of_the_graph_one_beyond_each_end_and_peaks_alone() -> None:
+def test_even_pieces_of_the_graph_all_beyond_each_end_and_peaks_alone() -> None:
     graph = ValueGraph.of("v", [(0, 0.2), (50, 0.2), (50, 1.0), (50, 0.2), (100, 0.2)])
-    sixth = pytest.approx(1 / 5)
+    fifth = pytest.approx(1 / 5)
     assert even_histogram([graph]).bins == (
-        (-100, 0, sixth),
-        (0, 50, sixth),
-        (50, 50, sixth),
-        (50, 100, sixth),
-        (100, 200, sixth),
+        (-1e100, 0, fifth),
+        (0, 50, fifth),
+        (50, 50, fifth),
+        (50, 100, fifth),
+        (100, 1e100, fifth),
     )
 
 
@@ -70,6 +71,19 @@ def test_what_cannot_go_by_value_says_why() -> None:
     text = network("kind")
     (reason,) = not_by_value(text, believed_values(text, Statistics()).statistics, rates).values()
     assert reason == "kind is no number, but string"
+
+
+def test_a_run_says_what_it_has_to_learn_and_what_it_never_can() -> None:
+    rates = {"reports": 1.0}
+    beliefs = believed_values(network(), Statistics())
+    assert list(value_notes(network(), beliefs, rates)) == [
+        "How reports.speed is spread is not known; it is learnt from the stream."
+    ]
+    computed = network("faster", computed=True)
+    assert list(value_notes(computed, believed_values(computed, Statistics()), rates)) == [
+        "No drop goes by the value graph of alarms, because "
+        "faster is computed on the way: tuples of the streams do not have it."
+    ]
 
 
 def test_a_column_that_lost_to_another_one_says_so() -> None:
@@ -126,7 +140,7 @@ def test_a_stream_is_counted_in_the_cells_of_its_ranks_and_renews_the_statistics
     column, order = values.valued["reports"]
     assert column == "speed"
     # Worth 0.1 first, then 1: the piece beyond the lower end is as good as that end.
-    assert [(one.cell.low, one.cell.high) for one in order] == [(20, 100), (100, 200), (-100, 0), (0, 20)]
+    assert [(one.cell.low, one.cell.high) for one in order] == [(20, 100), (100, 1e100), (-1e100, 0), (0, 20)]
     assert not values.observe("reports", [2_500] * 4)
     assert values.observe("reports", [90_000, 0, 0, 10_000])
     histogram = values.statistics.histograms["reports"]["speed"]
@@ -140,3 +154,18 @@ def test_a_stream_is_counted_in_the_cells_of_its_ranks_and_renews_the_statistics
 def test_streams_that_no_drop_tells_apart_are_not_counted() -> None:
     graph = flow_graph(network(), Statistics(), {"reports": 1.0})
     assert ValueLearner(network(), Statistics(), {"reports": 1.0}, ranked_locations(graph)).valued == {}
+
+
+def test_a_predicate_beyond_the_graph_cuts_what_lies_there() -> None:
+    """What the filter rejects is given up first, also where the value graph says nothing about it."""
+    new = NetworkBuilder("far")
+    rows = new.stream("reports", COLUMNS)
+    rows.filter("slow", "speed < 300").output("alarms", Qos(value=SLOW_MATTERS))
+    known = believed_values(new.build(), Statistics({"slow": 1e-5}, {"slow": 0.5})).statistics
+    graph = flow_graph(new.build(), known, {"reports": 1.0}, by_value=True)
+    values = ValueLearner(
+        new.build(), known, {"reports": 1.0}, ranked_locations(graph, unordered=frozenset({"reports"}))
+    )
+    _, order = values.valued["reports"]
+    assert (order[0].cell.low, order[0].cell.high) == (300, 1e100)
+    assert {256 * one.width for one in order} == {48.0}, "five cells share 240 steps evenly"

@@ -34,6 +34,7 @@ def as_document(view: Outlook, plans: Mapping[str, DropPlan]) -> dict[str, Any]:
             "arc_rates": dict(view.arc_rates),
         },
         "plans": {name: _plan_document(plan) for name, plan in plans.items()},
+        "not_by_value": dict(view.not_by_value),
     }
 
 

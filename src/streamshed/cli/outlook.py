@@ -11,6 +11,7 @@ from streamshed.errors import InvalidValueError, UnknownNameError, did_you_mean
 from streamshed.load import Admission, arc_rates, load_coefficients, total_load
 from streamshed.network import Spec, Stream, check_rates
 from streamshed.planning import PLANNERS, DropPlan, planner_named
+from streamshed.planning.values import not_by_value
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,11 @@ class Outlook:
             * sum(self.arc_rates[arc.id] for arc in network.arcs_into[operator.id])
             for operator in network.operators
         }
+
+    @cached_property
+    def not_by_value(self) -> Mapping[str, str]:
+        """The outputs whose value graph no drop can go by, each with the reason."""
+        return not_by_value(self.spec.network, self.spec.statistics, self.rates)
 
     def plan(self, planner: str) -> DropPlan:
         """What this planner would drop."""

@@ -118,6 +118,12 @@ def report(
     show_report(console, view, chosen, title)
     if compare:
         show_comparison(console, view, plans, planner)
+    if compare or planner_named(planner).by_value:
+        for output, reason in view.not_by_value.items():
+            told = f"{output}: no drop goes by its value graph, because {reason}."
+            console.print(told, style="yellow", soft_wrap=True, markup=False)
+        if view.not_by_value:
+            console.print("(What can be learnt of values, `streamshed run` learns from the stream.)\n", style="dim")
     optimum = None
     if chosen.drops and planner != OPTIMAL:
         optimum = plans[OPTIMAL] if compare else view.plan(OPTIMAL)

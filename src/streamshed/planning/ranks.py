@@ -130,11 +130,13 @@ class RankedLocation:
 def ranked_order(cells: Sequence[tuple[Cell, float]], *, inner_order: bool = True) -> tuple[RankedCell, ...]:
     """Give cells their ranks: whole steps in proportion to their shares, but at least one.
 
+    Where it is not known how values are spread, each cell has as many: any of them may turn out to hold nearly all.
+
     Args:
         cells: with their shares of the tuples, first to be given up first.
         inner_order: see `RankedCell`.
     """
-    steps = _steps([share for _, share in cells])
+    steps = _steps([share if inner_order else 1.0 for _, share in cells])
     starts = [before / LEVELS for before in accumulate(steps, initial=0)]
     place = {cell: i for i, (cell, _) in enumerate(cells)}
     lower = {cell.low: i for cell, i in place.items() if not cell.is_point}

@@ -7,7 +7,7 @@ cells of the value graph are believed to be equally full, until the stream has s
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -16,6 +16,7 @@ from streamshed.planning.cells import cell_flows, is_number, valued_sources
 from streamshed.planning.ranks import RankedCell, RankedLocation
 from streamshed.qos import Cell, Histogram, ValueGraph
 
+_FAR = 1e100  # beyond all values that are numbers
 _FORGETTING = 0.9
 _LEAST_SHARE = 1e-6  # of a cell in which no tuple was seen: it stays one, and may fill up
 _LEAST_DRIFT = 0.02
@@ -51,14 +52,12 @@ def believed_values(network: Network, statistics: Statistics) -> Beliefs:
 
 
 def even_histogram(graphs: Sequence[ValueGraph]) -> Histogram:
-    """The same share for each piece of the graphs' domain, and for one as long as that on either side of it.
+    """The same share for each piece of the graphs' domain, and for all that lies on either side of it.
 
     >>> even_histogram([ValueGraph.of("v", [(0, 1), (20, 1), (20, 0.1), (100, 0.1)])]).bins
-    ((-100.0, 0.0, 0.25), (0.0, 20.0, 0.25), (20.0, 100.0, 0.25), (100.0, 200.0, 0.25))
+    ((-1e+100, 0.0, 0.25), (0.0, 20.0, 0.25), (20.0, 100.0, 0.25), (100.0, 1e+100, 0.25))
     """
-    cuts = sorted({cut for graph in graphs for cut in graph.cuts})
-    beyond = (cuts[-1] - cuts[0]) or 1.0
-    edges = [cuts[0] - beyond, *cuts, cuts[-1] + beyond]
+    edges = [-_FAR, *sorted({cut for graph in graphs for cut in graph.cuts}), _FAR]
     peaks = {peak for graph in graphs for peak in _peaks(graph)}
     bins: list[tuple[float, float, float]] = []
     for low, high in pairwise(edges):
@@ -97,6 +96,14 @@ def not_by_value(network: Network, statistics: Statistics, rates: Mapping[str, f
         else:
             reasons[output.id] = f"another column of the same stream counts more than {name}, or streams differ in it"
     return reasons
+
+
+def value_notes(network: Network, beliefs: Beliefs, rates: Mapping[str, float]) -> Iterator[str]:
+    """What a person should know of drops by value before they begin."""
+    for stream, column in sorted(beliefs.believed):
+        yield f"How {stream}.{column} is spread is not known; it is learnt from the stream."
+    for output, reason in not_by_value(network, beliefs.statistics, rates).items():
+        yield f"No drop goes by the value graph of {output}, because {reason}."
 
 
 class LearntHistogram:
