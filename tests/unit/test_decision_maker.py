@@ -146,6 +146,14 @@ def test_as_good_is_not_better() -> None:
     assert (decision.after, decision.reason) == (SIMPLE, "no better strategy")
 
 
+def test_what_rounding_makes_of_equal_scores_is_no_improvement() -> None:
+    wanted = goals(latency=(1, MUST), memory=(1, MUST), throughput=(9, MUST))
+    maker = DecisionMaker("q", wanted, PC, weights=PriorityWeights(0.1, 0.05, 0.01))
+    decision = maker.decide(0.0, {LATENCY: 2.0, MEMORY: 2.0, THROUGHPUT: 1.0}, 3.0)
+    assert 0 < decision.scores[SIMPLE] - decision.scores[PC] < 1e-15
+    assert decision.after == PC
+
+
 def test_shedders_go_on_one_by_one_and_off_one_by_one_in_falling_order_of_weight() -> None:
     maker = DecisionMaker("q", goals(latency=(1, MUST)), PC, SHEDDERS)
     told = [maker.decide(3.0 * look, {LATENCY: 2.0}, 0.0) for look in range(4)]
@@ -310,6 +318,10 @@ def test_an_interval_is_a_part_of_the_piece_within_bounds_and_ends_a_look_ahead_
         1.0,
     )
     Monitoring(times=1, min_s=1.0, max_s=1.0, lookahead_s=0.0)
+    # The first look is that of age 0: a look-ahead before the end of the first piece.
+    optimizer = RuntimeOptimizer(MasterScheduler(), OptimizerSettings(Monitoring(1, 0.1, 20.0, 0.05)))
+    optimizer.watch("a", Goals({LATENCY: Goal(OverTime.of([(0, 1.0), (0.8, 1.0), (40, 2.0)]), BEST)}), PC)
+    assert optimizer.next_s == 0.75
 
 
 @pytest.mark.parametrize(
@@ -380,6 +392,7 @@ def test_the_optimizers_settings_reach_its_decision_makers() -> None:
     assert decision.weights == {LATENCY: 3.0}
     assert decision.scores == {"round-robin": 1.5, "segment": 3.0}
     assert decision.after == "segment"
+    assert OptimizerSettings().may_shed
     for may_shed, shedding in ((True, {"s->f": 0.2}), (False, {})):
         optimizer = RuntimeOptimizer(MasterScheduler(), OptimizerSettings(Monitoring(1, 3, 3, 1), may_shed=may_shed))
         optimizer.watch("a", goals(latency=(1, MUST)), PC, SHEDDERS)

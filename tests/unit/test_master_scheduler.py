@@ -63,6 +63,16 @@ def test_rounds_in_which_nobody_could_run_go_by_at_once() -> None:
     assert run(master, 1.0, 2.0, *[0.25] * 6) == "ababbabb"
 
 
+def test_what_is_owed_is_counted_in_whole_rounds() -> None:
+    # Either owes two and a half quanta: after three rounds either has half of one.
+    assert run(two(), 0.875, 0.875, *[0.25] * 5) == "abababa"
+    # With quanta of 2 s, either owes one and a half.
+    master = MasterScheduler(2.0)
+    master.start(job("a"), "round-robin")
+    master.start(job("b"), "segment")
+    assert run(master, 5.0, 5.0, *[2.0] * 4) == "ababab"
+
+
 def test_what_a_strategy_cannot_use_is_kept_for_two_rounds() -> None:
     master = two()
     assert run(master, *[0.25] * 10, waiting={"s->a": 9.0}) == "a" * 10
@@ -117,6 +127,14 @@ def test_requests_are_carried_out_in_their_order() -> None:
     master.spent(1.0)
     assert master.next({"s->a": 1.0}) is None
     assert master.strategy_of("a") is None
+    master.start(job("a"), "segment")
+    assert master.next({"s->a": 1.0}) is not None
+    master.stop("a")
+    master.start(job("b"), "segment")
+    turn = master.next({"s->b": 1.0})
+    assert turn is not None
+    assert (turn.job, master.strategy_of("a"), master.strategy_of("b")) == ("b", None, "segment")
+    assert MasterScheduler().quantum_s == 0.01
 
 
 def test_a_query_is_under_one_strategy_at_a_time() -> None:

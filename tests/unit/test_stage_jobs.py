@@ -51,6 +51,12 @@ def test_what_is_foreseen_of_a_stage_is_per_row_that_comes_in() -> None:
     # 270 rows come from the join.
     assert astuple(known["paired"]) == pytest.approx((0.003, 0.0, 0.0))
     assert astuple(known["raw"]) == pytest.approx((0.0, 0.0, 0.0))
+    slow = foreseen(of, STATISTICS, dict.fromkeys(RATES, 0.25), stages(of))
+    assert astuple(slow["parse"]) == pytest.approx((0.001, 0.5, 20.0)), "few rows cost as much each"
+    fused = foreseen(of, STATISTICS, RATES, stages(of, together=True))
+    # The last stage reads the 50 rows of `parse` and the 270 of the join, for the split, `hot` and `late`.
+    load = 50 * 0.002 + 12.5 * 0.004 + 270 * 0.003
+    assert astuple(fused["all outputs"]) == pytest.approx((load / 320, 0.0, 0.0))
     silent = foreseen(of, STATISTICS, dict.fromkeys(RATES, 0.0), stages(of))
     assert astuple(silent["parse"]) == pytest.approx((0.0, 0.0, 20.0)), "no rows, no cost for any"
 
@@ -63,9 +69,7 @@ def test_rows_of_all_branches_that_a_stage_reads_come_in() -> None:
     of = new.build()
     statistics = Statistics({"ways": 0.001, "m": 0.01, "u": 0.002}, {"ways.high": 0.25, "ways.low": 0.5})
     known = foreseen(of, statistics, {"s": 100.0}, stages(of))
-    assert astuple(known["ways"]) == pytest.approx((0.001, 0.75, 20.0)), (
-        "a split's branches lie on the arc together"
-    )
+    assert astuple(known["ways"]) == pytest.approx((0.001, 0.75, 20.0)), "a split's branches lie on the arc together"
     # 75 rows come, of which 25 cost 0.01 s more than 0.002 s.
     assert known["o"].cost_s == pytest.approx((25 * 0.01 + 75 * 0.002) / 75)
     # What two operators read of one branch lies there once.
@@ -141,4 +145,15 @@ def test_a_query_has_a_path_for_every_way_through_its_stages() -> None:
     assert shown["j->paired"] == ("paired", 44.0, 0.0, 1.0)
     assert shown["parse->alarms"] == ("alarms", 22.0, 0.0, 1.0)
     assert (steps["parse->j"].cost_s, steps["parse->j"].selectivity) == (0.01, 3.0)
+    assert (steps["parse->alarms"].cost_s, steps["parse->alarms"].selectivity) == (0.003, 1.0)
     assert step_id("parse", "j") == "parse->j"
+
+
+def test_a_stage_with_a_join_among_others_counts_as_one() -> None:
+    new = NetworkBuilder("n")
+    left = new.stream("s", COLUMNS, time="ts").filter("f", "v > 0")
+    left.join("j", new.stream("t", {"ts": "timestamp", "k": "int"}, time="ts"), on=["k"], within_s=1).output("o")
+    of = new.build()
+    cut = stages(of)
+    (job,) = stage_jobs(of, cut, stage_queries(of, cut), {"o": StageCapacity(0.1)})
+    assert [(step.id, step.weight) for step in job.steps] == [("s->o", 4.0), ("t->o", 4.0)]

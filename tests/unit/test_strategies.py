@@ -18,6 +18,8 @@ from streamshed.scheduling import (
     SimplifiedSegment,
     Step,
     Strategy,
+    Turn,
+    Unit,
     WeightedRoundRobin,
     arc_bytes,
     capacity_tps,
@@ -196,6 +198,10 @@ def test_a_segment_goes_on_with_who_is_as_fast_and_a_simplified_one_with_who_is_
     down = [step("a", -3), step("b", -4), step("c", -3), step("d", 0), step("e", -1)]
     assert cut(segments(down)) == ["a", "bcd", "e"]
     assert cut(simplified_segments(down)) == ["a", "bcde"]
+    assert cut(simplified_segments([step("a", -4), step("b", -3.5)])) == ["ab"]
+    assert cut(simplified_segments([step("a", -4), step("b", -4.5)])) == ["a", "b"], "three quarters are no excuse"
+    assert cut(simplified_segments([step("a", 1), step("b", 0.8)])) == ["ab"], "little is a ratio, too"
+    assert cut(simplified_segments([step("a", 0.5), step("b", 0.4)])) == ["ab"]
 
 
 def test_simplified_segment_has_two_segments_where_segment_has_three() -> None:
@@ -237,6 +243,34 @@ def test_every_strategy_is_known_by_its_name() -> None:
 
 
 # --- from networks ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", STRATEGIES.values())
+def test_a_strategy_without_queries_has_nothing_to_do_and_arranges_once_what_it_has(kind: type[Strategy]) -> None:
+    strategy, arranged = kind(), []
+    assert strategy.next({"s->l": 1.0}) is None
+    assert strategy.weight == 0
+    arrange = strategy._arrange
+
+    def counted(units: list[Unit]) -> None:
+        arranged.append(len(units))
+        arrange(units)
+
+    strategy._arrange = counted  # type: ignore[method-assign]
+    strategy.add(PAIRS)
+    for _ in range(3):
+        assert strategy.next({"s->l": 1.0}) is not None
+    assert len(arranged) == 1, "a turn takes no time to find"
+    strategy.remove("pairs")
+    assert strategy.next({"s->l": 1.0}) is None
+    assert len(arranged) == 2
+
+
+def test_steps_and_turns_are_plain_where_nothing_is_said() -> None:
+    plain = Step("s->a", "a", 0.5)
+    assert (plain.selectivity, plain.bytes_in, plain.bytes_out, plain.weight) == (1, 1, 1, 1)
+    assert Job("q", ((plain,),)).weight == 1
+    assert Turn("q", "segment", ()).quantum_s == 0
 
 
 @pytest.mark.parametrize(
