@@ -9,8 +9,13 @@ import numpy as np
 import pytest
 
 from streamshed.errors import InvalidValueError
-from streamshed.network import NetworkBuilder
+from streamshed.load import Admission
+from streamshed.network import NetworkBuilder, Statistics
+from streamshed.planning import FairPlanner
 from streamshed.planning.fair import (
+    INTERVAL_S,
+    SMOOTHED_OVER,
+    WINDOW_S,
     Batch,
     Batches,
     Derived,
@@ -488,3 +493,70 @@ def test_bad_claims_are_refused(given: dict[str, object], problem: str) -> None:
     with pytest.raises(InvalidValueError, match=problem):
         water_fill(**{"costs_s": [1.0], "capacity_s": 1.0, **given})  # type: ignore[arg-type]
     assert water_fill([0.0], 1.0, minimum=1.0, settled=0.0, pending=0.0).tolist() == [1.0]
+
+
+# --- details ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_papers_constants() -> None:
+    """A window of 10 s, shedding four times a second, and a cost averaged over 10 s."""
+    assert (WINDOW_S, INTERVAL_S, SMOOTHED_OVER) == (10.0, 0.25, 40)
+
+
+def test_single_tuples_count() -> None:
+    new = NetworkBuilder("one")
+    new.stream("s", {"v": "int"}).filter("a", "v > 0").output("o")
+    sic = ObservedSic(new.build())
+    sic.observe(0.25, {"s": (1, 0)})
+    assert sic.at(0.25) == {"o": 0.0}
+    sic.observe(0.5, {"s": (1, 1), "s->a": (0, 0)})
+    assert sic.at(0.5) == {"o": 0.5}, "where nothing came nothing was lost"
+    window = SourceWindow([[0, 1]], window_s=1.0, slot_s=1.0)
+    window.observe(1.0, [1, 1])
+    assert window.tuple_sic(1.0).tolist() == [0.5, 0.5]
+    assert FairPolicy().keep(Batches.of([0, 0], [0.2, 0.1], [4, 4]), np.zeros(1), 5).tolist() == [4, 1]
+
+
+def test_a_shedder_asks_the_policy_that_it_was_given() -> None:
+    policy = RandomPolicy(3)
+    shedder = Shedder(1, policy, OverloadDetector(1.0))
+    assert shedder.policy is policy
+    assert isinstance(Shedder(1).policy, FairPolicy)
+    for _ in range(9):
+        shedder.put(Batch(0, 0.1, 1))
+    outcome = shedder.check(1.0, 1.0, 4)
+    assert outcome is not None
+    assert outcome.kept.tolist() == [4]
+
+
+def test_policies_draw_from_seed_0_unless_told_otherwise() -> None:
+    waiting = Batches.of(range(50), [0.1] * 50, [1] * 50)
+    for policy in (RandomPolicy, ProportionalPolicy):
+        assert policy().keep(waiting, np.zeros(50), 7).tolist() == policy(0).keep(waiting, np.zeros(50), 7).tolist()
+    assert (
+        RandomPolicy(1).keep(waiting, np.zeros(50), 7).tolist()
+        != RandomPolicy().keep(waiting, np.zeros(50), 7).tolist()
+    )
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6, 1e15])
+def test_sic_is_compared_at_any_scale(scale: float) -> None:
+    waiting = Batches.of([0, 1, 1], np.array([0.3, 0.2, 0.1]) * scale, [10, 10, 10])
+    projected = np.array([0.25, 0.0]) * scale
+    assert FairPolicy().keep(waiting, projected, 20).tolist() == [0, 10, 10]
+
+
+def test_water_fills_up_from_what_is_settled() -> None:
+    assert water_fill([1, 1], 1, settled=[0.5, 0.0]).tolist() == pytest.approx([0.25, 0.75])
+
+
+def test_a_fair_plan_drops_at_the_entry_even_if_nothing_costs_there() -> None:
+    new = NetworkBuilder("free entry")
+    s = new.stream("s", {"v": "int"})
+    s.filter("a", "v > 0").output("o")
+    s.filter("b", "v > 1").output("p")
+    known = Statistics({"a": 1.0, "b": 3.0})
+    plan = FairPlanner().plan(new.build(), known, {"s": 10.0}, Admission(10.0))
+    assert {drop.arc: drop.fraction for drop in plan.drops} == pytest.approx({"s": 0.75})
+    plan = FairPlanner({"o": 2.0}).plan(new.build(), known, {"s": 10.0}, Admission(10.0))
+    assert {drop.arc: drop.fraction for drop in plan.drops} == pytest.approx({"s": 0.6, "s->b": 0.8})
