@@ -173,6 +173,9 @@ def test_stages_give_what_one_query_gives(spark: SparkSession, tmp_path: Path, t
     assert sum(batch.sample.duration_s for batch in last) > own_s
     assert all(batch.sample.delay_p95_s is None for batch in first)
     assert all((batch.sample.delay_p95_s or 0) > 1e6 for batch in last), "they arrived in 2023"
+    assert all(batch.utilities == batch.utilities_of_loss == {} for batch in first), "their tuples go on"
+    assert all(batch.utilities == {"accidents": 0.0, "tolls": 0.0} for batch in last), "nothing was lost, all is late"
+    assert all(batch.utilities_of_loss == {"accidents": 1.0, "tolls": 1.0} for batch in last)
     assert turns.count("travelling") >= 3
     assert turns.count("all outputs") >= 1
     assert fused.stages[1].last is not None

@@ -16,7 +16,8 @@ from streamshed.network import Output
 from streamshed.qos import LatencyGraph, Qos
 
 DAY = Day(calm_tps=10, burst_tps=100, length_s=20)  # the burst is from 5 to 11 s
-OUTPUTS = (Output("a", "x", Qos(latency=LatencyGraph.of([(0, 1), (2, 1), (4, 0)]))), Output("b", "x", Qos()))
+LATENCY = LatencyGraph.of([(0, 1), (2, 1), (4, 0)])
+OUTPUTS = (Output("a", "x", Qos(latency=LATENCY)), Output("b", "x", Qos()))
 
 
 def batch(start_s: float, end_s: float, arrived: int, kept: int, reader: int, delay_s: float) -> NetworkBatch:
@@ -28,8 +29,11 @@ def batch(start_s: float, end_s: float, arrived: int, kept: int, reader: int, de
         "s->y": DropCounts(kept, 0, reader),
     }
     sample = LoadSample(end_s, end_s - start_s, arrived, kept, delay_p50_s=delay_s, delay_p99_s=delay_s)
-    thresholds, utilities = {"s": 1 - kept / arrived}, {"a": 0.5, "b": 1.0}
-    return NetworkBatch(sample, 0, start_s, counts, thresholds, 1.0, utilities, {}, "all outputs", arrived)
+    thresholds, of_loss = {"s": 1 - kept / arrived}, {"a": 0.5, "b": 1.0}
+    utilities = {"a": 0.5 * LATENCY(delay_s), "b": 1.0 if delay_s <= 2 else 0.0}
+    return NetworkBatch(
+        sample, 0, start_s, counts, thresholds, 1.0, utilities, {}, "all outputs", arrived, utilities_of_loss=of_loss
+    )
 
 
 @pytest.fixture
@@ -53,7 +57,7 @@ def test_summary(run: Run) -> None:
     assert summary.dropped_in_first_calm == 0
     assert summary.drops_end_after_burst_s == pytest.approx(1009 - 1011)
     assert summary.utility["a"] == pytest.approx(0.5 * (10 + 100 * 0.5 + 100) / 210)
-    assert summary.utility["b"] == pytest.approx(1.0)
+    assert summary.utility["b"] == pytest.approx((10 + 100) / 210), "without a graph what is late is worth nothing"
     assert json.loads(json.dumps(summary.to_json()))["delivered"] == 300
 
 

@@ -176,7 +176,11 @@ def _summary(runs: dict[str, Run]) -> Sheet:
         ("busy in the burst", lambda s: f"{s.busy_fraction:.0%}"),
     ]
     outputs = next(iter(of_runs.values())).utility
-    rows += [(f"utility of {name}", lambda s, name=name: f"{s.utility[name]:.1%}") for name in outputs]
+    rows += [(f"utility of {name}", lambda s, name=name: _utility(s.utility[name])) for name in outputs]
     for label, show in rows:
         table.add_row(label, *(show(summary) for summary in of_runs.values()))
     return table
+
+
+def _utility(utility: float | None) -> str:
+    return "unknown" if utility is None else f"{utility:.1%}"

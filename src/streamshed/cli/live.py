@@ -15,6 +15,7 @@ from rich.text import Text
 from streamshed.cli.picture import LINE_EVERY_S, Picture
 from streamshed.cli.render import number, percent
 from streamshed.cli.tables import Sheet
+from streamshed.cli.utilities import utility_line, utility_table
 from streamshed.planning.fair import jain_index
 
 if TYPE_CHECKING:
@@ -29,7 +30,9 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 class LiveView(Picture):
-    """Shows the latest batch: delay against the target, arrival rate, work kept, drops by arc, utility by output.
+    """Shows the latest batch: delay against the target, arrival rate, work kept, drops by arc.
+
+    Also the utility of each output, in the latest batch that ended at it.
 
     `show` may be called from any thread and returns at once; in a terminal the picture is renewed four times a second.
 
@@ -49,6 +52,8 @@ class LiveView(Picture):
         self._batch: NetworkBatch | None = None
         self._delay_s: float | None = None
         self._counts: dict[str, DropCounts] = {}
+        self._utilities: dict[str, float | None] = {}
+        self._of_loss: dict[str, float | None] = {}
         self._rates_tps: dict[str, float] = {}
         self._entered_s: dict[str, float] = {}
         self._delays: deque[float] = deque(maxlen=_HISTORY)
@@ -64,6 +69,8 @@ class LiveView(Picture):
         with self._lock:
             self._batch = batch
             self._counts.update(batch.counts)
+            self._utilities.update(batch.utilities)
+            self._of_loss.update(batch.utilities_of_loss)
             before_s = self._entered_s.get(batch.stage)
             if batch.arrived:
                 if before_s is not None and batch.start_s > before_s:
@@ -84,6 +91,7 @@ class LiveView(Picture):
         with self._lock:
             batch, rate_tps, delay_s = self._batch, self._rate_tps, self._delay_s
             shares = _dropped(self._counts)
+            utilities, of_loss = dict(self._utilities), dict(self._of_loss)
         elapsed = f"{time.time() - self._began_s:5.0f} s"
         if batch is None:
             return f"{elapsed}  waiting for the first batch"
@@ -95,7 +103,8 @@ class LiveView(Picture):
         ]
         dropped = [f"{arc} {percent(share)}" for arc, share in shares if share > 0]
         parts.append(f"dropped: {', '.join(dropped)}" if dropped else "nothing dropped")
-        parts.append("utility: " + ", ".join(f"{output} {percent(u)}" for output, u in batch.utilities.items()))
+        if utilities:
+            parts.append(utility_line(utilities, of_loss))
         if len(batch.sic) > 1:
             parts.append(f"SIC {_range(list(batch.sic.values()))}, {_fairness(batch)}")
         if batch.strategies:
@@ -106,7 +115,7 @@ class LiveView(Picture):
         """How things stand, for a terminal."""
         with self._lock:
             batch, rate_tps, delay_s, delays = self._batch, self._rate_tps, self._delay_s, list(self._delays)
-            counts = dict(self._counts)
+            counts, utilities, of_loss = dict(self._counts), dict(self._utilities), dict(self._of_loss)
         now_s = time.time()
         elapsed = f"  running {now_s - self._began_s:.0f} s"
         head = Text.assemble((self.title, "bold cyan"), f"  target {self.target_s:g} s", (elapsed, "dim"))
@@ -121,12 +130,13 @@ class LiveView(Picture):
             figures.add_row("strategy", strategies_told(batch.strategies), self._switches(batch))
         idle_s = now_s - batch.sample.time_s
         told = [Text(f"no batch for {idle_s:.0f} s", style="yellow")] if idle_s > max(5.0, 2 * self.target_s) else []
-        width, drops, utilities = self.console.width, self._drops(counts), self._utilities(batch)
-        if drops.least_width + _GAP + utilities.least_width > width:
-            tables = [drops.within(width), Text(""), utilities.within(width)]
+        width, drops = self.console.width, self._drops(counts)
+        outputs = utility_table(utilities, of_loss, batch.sic, _MOST_ARCS)
+        if drops.least_width + _GAP + outputs.least_width > width:
+            tables = [drops.within(width), Text(""), outputs.within(width)]
         else:
             beside = Table.grid(padding=(0, _GAP))
-            beside.add_row(drops, utilities)
+            beside.add_row(drops, outputs)
             tables = [beside]
         return Group(head, figures.within(width), *told, Text(""), *tables)
 
@@ -157,17 +167,6 @@ class LiveView(Picture):
             table.add_row(arc, f"{counts[arc].arrived:,}", Text(percent(share), style="red" if share > 0 else "dim"))
         if len(shares) > _MOST_ARCS:
             table.add_row(Text(f"and {len(shares) - _MOST_ARCS:,} more", style="dim"))
-        return table
-
-    @staticmethod
-    def _utilities(batch: NetworkBatch) -> Sheet:
-        table = Sheet().names("output").numbers("utility", "SIC")
-        worst_first = sorted(batch.utilities.items(), key=lambda item: item[1])
-        shown = worst_first[:_MOST_ARCS] if len(worst_first) > _MOST_ARCS else list(batch.utilities.items())
-        for output, utility in shown:
-            style = "green" if utility >= 0.9 else "yellow" if utility >= 0.5 else "red"
-            share = percent(batch.sic[output]) if output in batch.sic else ""
-            table.add_row(output, Text(percent(utility), style=style), share)
         return table
 
 

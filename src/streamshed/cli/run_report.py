@@ -37,6 +37,7 @@ def report(console: Console, outcome: Outcome, totals: Totals, spec: Spec, place
     """Sum a run up; `place` is where it kept its things."""
     from streamshed.cli.render import number, percent
     from streamshed.cli.tables import Sheet, show
+    from streamshed.cli.utilities import utility_table
     from streamshed.distributed.arc_files import file_name
 
     console.print()
@@ -58,11 +59,7 @@ def report(console: Console, outcome: Outcome, totals: Totals, spec: Spec, place
             counts = (sums.arrived, sums.malformed, sums.delivered, sums.dropped)
             share = percent(sums.dropped / sums.arrived) if sums.arrived else ""
             arcs.add_row(arc, *(f"{count:,}" for count in counts), share)
-        utilities = Sheet().names("output").numbers("utility", "SIC")
-        for output, utility in totals.utilities.items():
-            share = percent(totals.sic[output]) if output in totals.sic else ""
-            utilities.add_row(output, percent(utility), share)
-        show(console, "", arcs, "", utilities)
+        show(console, "", arcs, "", utility_table(totals.utilities, totals.utilities_of_loss, totals.sic))
         if totals.jain is not None:
             show(console, f"Fairness of the outputs' SIC (Jain's index): {totals.jain:.4f}")
     if outcome.scheduler is not None:

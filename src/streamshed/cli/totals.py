@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamshed.engines.spark.timeliness import MeanUtilities
 from streamshed.planning.fair import jain_index
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Totals:
     """Sums over the batches of a run.
 
     Delays are those of tuples from arrival to the end of their last batch, over all batches, to 1 %. A utility is the
-    mean of what the plans foresaw about loss, weighted by the tuples that arrived; that of lateness is not in it.
+    mean over the batches that ended at an output, weighted by the tuples that had arrived for them.
 
     Attributes:
         target_s: the delay asked for.
@@ -63,7 +64,7 @@ class Totals:
     def __post_init__(self) -> None:
         self._delays = np.zeros(len(_EDGES) + 1)
         self._in_time = 0.0
-        self._worth: dict[str, float] = {}
+        self._worth = MeanUtilities()
         self._worked, self._known_work = 0.0, 0
 
     def add(self, batch: NetworkBatch) -> None:
@@ -79,8 +80,7 @@ class Totals:
             self.arcs.setdefault(arc, ArcTotals()).add(counts)
             if counts.arrivals_s:
                 self._add_delays([counts.delay_s((k + 0.5) / _POINTS, sample.time_s) for k in range(_POINTS)], counts)
-        for output, utility in batch.utilities.items():
-            self._worth[output] = self._worth.get(output, 0.0) + utility * batch.arrived
+        self._worth.add(batch.utilities, batch.utilities_of_loss, sample.arrived)
         if batch.load_share == batch.load_share:  # nan: not known
             self._worked += batch.load_share * batch.arrived
             self._known_work += batch.arrived
@@ -120,9 +120,14 @@ class Totals:
         return float(_EDGES[min(int(np.searchsorted(reached, quantile * reached[-1])), len(_EDGES) - 1)])
 
     @property
-    def utilities(self) -> dict[str, float]:
-        """By output."""
-        return {output: worth / self.arrived for output, worth in self._worth.items()} if self.arrived else {}
+    def utilities(self) -> dict[str, float | None]:
+        """By output, with latency; None where sources cannot tell arrival times."""
+        return self._worth.utilities
+
+    @property
+    def utilities_of_loss(self) -> dict[str, float | None]:
+        """By output, as if nothing was late; None if nothing is known."""
+        return self._worth.of_loss
 
     @property
     def jain(self) -> float | None:
@@ -143,6 +148,7 @@ class Totals:
             "p99_s": self.delay_s(0.99),
             "arcs": {arc: vars(counts) for arc, counts in self.arcs.items()},
             "utility": self.utilities,
+            "utility_of_loss": self.utilities_of_loss,
             "sic": dict(self.sic),
             "jain": self.jain,
         }

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from streamshed.control import BATCH_CONTROLLERS, PlantController, controller_named
 from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
 from streamshed.engines.spark.session import SparkSession
+from streamshed.engines.spark.timeliness import MeanUtilities
 from streamshed.errors import InvalidValueError, StreamshedError
 from streamshed.experiments.capacity import FEED, Capacity, check_alive, durations_s, holding
 from streamshed.network import Connector, Output, Spec
@@ -83,8 +84,8 @@ class Summary:
     Tuples are counted at the operators that read a stream, so one with two readers counts twice: that way
     `arrived` = `delivered` + `dropped`, wherever drops are. Delays are those of the delivered ones, from arrival to the
     end of their batch; `violations_s` sums up what they take beyond the target. `busy_fraction` is the share of the
-    burst during which a batch was running. A utility is what the plan says about loss, times what the output's latency
-    graph says about the delay.
+    burst during which a batch was running. A utility is what the plans say about loss, times what the output's latency
+    graph says about the delays; None if it is not known when tuples arrived.
     """
 
     target_s: float
@@ -97,7 +98,7 @@ class Summary:
     dropped: int
     busy_fraction: float
     violations_s: float
-    utility: Mapping[str, float]
+    utility: Mapping[str, float | None]
     dropped_in_first_calm: int
     drops_end_after_burst_s: float
 
@@ -137,15 +138,6 @@ class Run:
         arrived = sum(batch.counts[arc].arrived for arc in self.entries) * len(self.readers) // len(self.entries)
         return delivered, at_readers - delivered + (arrived - at_readers)
 
-    def utilities(self, batch: NetworkBatch) -> dict[str, float]:
-        """What each output was worth in a batch."""
-        delay_s = batch.sample.delay_p50_s or 0.0
-        graphs = {output.id: output.qos.latency for output in self.outputs}
-        return {
-            name: utility * (1.0 if (graph := graphs[name]) is None else graph(delay_s))
-            for name, utility in batch.utilities.items()
-        }
-
     def delays(self) -> tuple[Floats, Floats]:
         """Delays of delivered tuples, in order, and how many tuples each stands for."""
         points: list[float] = []
@@ -172,8 +164,9 @@ class Run:
         begin, end = (self.epoch_s + at_s for at_s in self.day.burst_s)
         busy_s = sum(max(0.0, min(b.sample.time_s, end) - max(b.start_s, begin)) for b in self.batches)
         shed = [(batch, lost) for batch, (_, lost) in zip(self.batches, sums, strict=True) if lost]
-        worth = [self.utilities(batch) for batch in self.batches]
-        arrived = [batch.sample.arrived for batch in self.batches]
+        worth = MeanUtilities()
+        for batch in self.batches:
+            worth.add(batch.utilities, batch.utilities_of_loss, batch.sample.arrived)
 
         def quantile_s(q: float) -> float:
             return float(delays[min(int(np.searchsorted(share, q)), len(delays) - 1)])
@@ -189,10 +182,7 @@ class Run:
             dropped=dropped,
             busy_fraction=busy_s / (end - begin),
             violations_s=float((np.maximum(delays - self.target_s, 0) * weights).sum()),
-            utility={
-                output.id: float(np.average([of_batch[output.id] for of_batch in worth], weights=arrived))
-                for output in self.outputs
-            },
+            utility=worth.utilities,
             dropped_in_first_calm=sum(lost for batch, lost in shed if batch.start_s < begin),
             drops_end_after_burst_s=max((batch.sample.time_s - end for batch, _ in shed), default=0.0),
         )

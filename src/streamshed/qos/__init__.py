@@ -12,7 +12,7 @@ from streamshed.qos.goals import (
 )
 from streamshed.qos.graph import LatencyGraph, LossGraph, PiecewiseLinear
 from streamshed.qos.spec import Qos
-from streamshed.qos.utility import tuple_utility, value_utility
+from streamshed.qos.utility import latency_utility, tuple_utility, value_utility
 from streamshed.qos.value import (
     Cell,
     Histogram,
@@ -45,6 +45,7 @@ __all__ = [
     "cells_between",
     "derive_loss_graph",
     "interval_table",
+    "latency_utility",
     "loss_graph_from_shares",
     "tuple_utility",
     "value_shares",

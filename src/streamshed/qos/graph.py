@@ -54,6 +54,17 @@ class PiecewiseLinear:
         left = right - 1
         return ys[left] + (ys[right] - ys[left]) * (x - xs[left]) / (xs[right] - xs[left])
 
+    def mean(self, low: float, high: float) -> float:
+        """The mean over all x from `low` to `high`, each as likely; at `low` if they are the same.
+
+        >>> PiecewiseLinear.of([(0, 1), (2, 1), (4, 0)]).mean(1, 3)
+        0.875
+        """
+        if not high > low:
+            return self(low)
+        knees = [low, *(x for x in self.xs if low < x < high), high]
+        return sum((self(left) + self(right)) / 2 * (right - left) for left, right in pairwise(knees)) / (high - low)
+
     @property
     def points(self) -> tuple[tuple[float, float], ...]:
         """The knees as (x, y) pairs."""

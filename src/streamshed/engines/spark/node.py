@@ -156,6 +156,7 @@ class NodeRunner(Closing):
             self.node.spec,
             self.directory,
             target_s=self.controller.target_s,
+            due_s=self.node.due_s(target_s),
             planner=self._tables if self._tables is not None else otherwise,
             controller=self.controller,
             shed=shed,

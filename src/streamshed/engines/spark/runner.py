@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from streamshed.engines.spark.monitor import BatchReport, DropCounts
 from streamshed.engines.spark.passes import SlowestWay
 from streamshed.engines.spark.scheduler import MONITORING, StageScheduler
 from streamshed.engines.spark.stage import RunningStage, StageBatch, Turn, at_once
+from streamshed.engines.spark.timeliness import Timeliness
 from streamshed.errors import InvalidValueError, StreamshedError
 from streamshed.manager import Decision, Manager
 from streamshed.network import Network, Spec, Stream
@@ -66,7 +67,8 @@ class NetworkBatch:
             tuples that went no further.
         thresholds: of each drop, as applied.
         load_share: the work that was left, as a share of the work without drops; nan if that is not known.
-        utilities: what the plan foresees for each output: value utility where it values values, else tuple utility.
+        utilities: of each output for which tuples have come to their end with it: `utilities_of_loss`, times the mean
+            latency utility of the tuples delivered; None where that is not known, because sources cannot tell arrivals.
         observed: everything observed in its plan, for observations of the user's own.
         stage: the stage that ran it.
         arrived: well-formed tuples that came into the network with it; a stream that several stages read is counted
@@ -76,6 +78,8 @@ class NetworkBatch:
         strategies: under which each query is, where stages are scheduled.
         switches: how often a query has changed its strategy.
         out_of_reach: why the target cannot be held, whatever is dropped; None if it can, as far as is known.
+        utilities_of_loss: of the same outputs, what the plan foresees: value utility where it values values, else tuple
+            utility; None for drops of a plan from before a restart.
     """
 
     sample: LoadSample
@@ -84,7 +88,7 @@ class NetworkBatch:
     counts: Mapping[str, DropCounts]
     thresholds: Mapping[str, float]
     load_share: float
-    utilities: Mapping[str, float]
+    utilities: Mapping[str, float | None]
     observed: Mapping[str, Mapping[str, Any]]
     stage: str
     arrived: int
@@ -92,6 +96,7 @@ class NetworkBatch:
     strategies: Mapping[str, str] = field(default_factory=dict)
     switches: int = 0
     out_of_reach: OutOfReach | None = None
+    utilities_of_loss: Mapping[str, float | None] = field(default_factory=dict)
 
 
 class NetworkRunner(Closing):
@@ -106,6 +111,7 @@ class NetworkRunner(Closing):
         directory: for checkpoints, durable arcs, ledger, control line and outputs; the same again to go on after a
             stop or crash.
         target_s: how late an answer may be.
+        due_s: how late it may be where tuples have been elsewhere before; by default the same.
         planner: decides where to drop; by default the semantic road map.
         controller: decides how much; by default the one that is made for micro-batches.
         shed: False to only watch.
@@ -140,6 +146,7 @@ class NetworkRunner(Closing):
         directory: str | Path,
         *,
         target_s: float,
+        due_s: float | None = None,
         planner: Planner | None = None,
         controller: Controller | None = None,
         shed: bool = True,
@@ -193,6 +200,7 @@ class NetworkRunner(Closing):
         if self.scheduler is not None:
             self.scheduler.attach(self.stages, self.backlog)
         self._slowest = SlowestWay()
+        self._timeliness = Timeliness(spec.network, cut, target_s if due_s is None else due_s)
         self._read = read or (
             lambda stream: read_stream(spark, stream, late_salt=salt if self._plan.parses_late(stream) else None)
         )
@@ -370,6 +378,8 @@ class NetworkRunner(Closing):
         kept = {name: (count.arrived - count.malformed, count.kept) for name, count in counts.items()}
         self.sic.observe(sample.time_s, kept)
         if self._told is not None:
+            of_loss = self._utilities(decision, applied, self._timeliness.ends(stage.id, goes_on=goes_on))
+            on_time = {output: self._timeliness.of(output, stage.id, counts, report.end_s) for output in of_loss}
             self._told(
                 NetworkBatch(
                     sample=sample,
@@ -380,11 +390,12 @@ class NetworkRunner(Closing):
                         name: applied[drop.index] for name, drop in self.gate.drops.items() if drop.index is not None
                     },
                     load_share=share,
-                    utilities=self._utilities(decision),
+                    utilities={output: _times(of_loss[output], on_time[output]) for output in of_loss},
                     observed=report.observed,
                     stage=stage.id,
                     arrived=arrived,
                     sic=self.sic.at(sample.time_s),
+                    utilities_of_loss=of_loss,
                     strategies=self.scheduler.strategies if self.scheduler is not None else {},
                     switches=sum(self.scheduler.switches.values()) if self.scheduler is not None else 0,
                     out_of_reach=self.manager.controller.out_of_reach,
@@ -399,11 +410,19 @@ class NetworkRunner(Closing):
                 _LOG.info("%s: values of %s are spread as in the stream now", self.network.name, stream)
                 self.manager.renew(self._values.statistics)
 
-    def _utilities(self, decision: Decision | None) -> dict[str, float]:
+    def _utilities(
+        self, decision: Decision | None, applied: Sequence[float], outputs: Sequence[str]
+    ) -> dict[str, float | None]:
+        """What the plan behind a batch's drops foresees for some outputs."""
         if decision is None:
-            return {output.id: 1.0 for output in self.network.outputs}
+            return dict.fromkeys(outputs, None if any(applied) else 1.0)
         values = {output.id for output in self.network.outputs if output.qos.value is not None}
         return {
             effect.output: effect.value_utility if effect.output in values else effect.tuple_utility
             for effect in decision.plan.outputs
+            if effect.output in outputs
         }
+
+
+def _times(utility: float | None, latency_utility: float | None) -> float | None:
+    return None if utility is None or latency_utility is None else utility * latency_utility
