@@ -28,7 +28,7 @@ def by_scipy(worth: Floats, matrix: Floats, bounds: Floats, widths: Floats | Non
     return solve(-worth, A_ub=matrix, b_ub=bounds, bounds=sides, method="highs-ds")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=16, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), rows=st.integers(1, 8), columns=st.integers(1, 12))
 def test_the_same_optimum_as_scipy_question_after_question(seed: int, rows: int, columns: int) -> None:
     rng = np.random.default_rng(seed)
@@ -49,7 +49,7 @@ def test_the_same_optimum_as_scipy_question_after_question(seed: int, rows: int,
         assert found.prices @ bounds + beyond @ widths == pytest.approx(-wanted.fun, abs=1e-6)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), columns=st.integers(1, 4))
 def test_mixtures_that_get_more_rows_are_those_of_all_rows(seed: int, columns: int) -> None:
     rng = np.random.default_rng(seed)

@@ -21,6 +21,7 @@ from streamshed.engines.spark.passes import Pass, SlowestWay, follow
 from streamshed.errors import NetworkError
 from streamshed.network import NetworkBuilder, Statistics
 from streamshed.network.stages import stages
+from tests.polling import PATIENCE_S
 
 
 class FakeArc:
@@ -73,6 +74,22 @@ def test_what_waits_for_each_reader() -> None:
     assert arc.waiting_tuples("b") == 76, "the tuples behind a batch where they are known, else its rows"
 
 
+class TellingLock:
+    """A lock that says so if somebody has to wait for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.somebody_waits = threading.Event()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self.somebody_waits.set()
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 def both_process(of_queue: ArcQueue) -> None:
     with of_queue.processing("a"), of_queue.processing("b"):
         pass
@@ -101,16 +118,20 @@ def test_nothing_is_deleted_while_a_reader_may_list_files() -> None:
     for reader in ("a", "b", "a"):  # never both at once
         with of_arc.processing(reader):
             assert sorted(arc.rows) == [0, 1]
-    entered = threading.Event()
-    done = threading.Event()
-    arc.while_removing = lambda: entered.set() or done.wait(10)
+    deleting = of_arc._deleting = cast("Any", TellingLock())
+    entered, removed = threading.Event(), threading.Event()
+
+    def remove() -> None:
+        entered.set()
+        assert deleting.somebody_waits.wait(PATIENCE_S), "whoever goes on to list files waits for the deletion"
+        removed.set()
+
+    arc.while_removing = remove
     with of_arc.processing("a"):
         other = threading.Thread(target=both_process, args=(of_arc,))
         other.start()
-        assert entered.wait(10)
-        leaves = threading.Timer(0.2, done.set)
-        leaves.start()
-    assert done.is_set(), "whoever goes on to list files waits for the deletion"
+        assert entered.wait(PATIENCE_S)
+    assert removed.is_set()
     assert sorted(arc.rows) == [1]
     other.join()
 

@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +18,7 @@ from streamshed.cli.children import Child
 from streamshed.cli.cluster_view import ClusterView
 from streamshed.cli.node import TOKEN
 from streamshed.network import load_spec, node_specs
+from tests.polling import wait_for
 
 CHAIN = Path(__file__).parents[2] / "examples" / "chain.yaml"
 NODE = """\
@@ -36,7 +35,6 @@ if (place / "die").exists():
 status = {"arrived": 10, "delivered": 7, "dropped": 3, "delay_s": 1.5, "due_s": 5.0, "cpu_s": 2.0, "pid": os.getpid(),
           "table_ages_s": {"core": 1.0} if options["--node"] == "edge" else {}, "takes_tps": {"core/parsed": 500.0},
           "waiting": {"parsed-core": 4}, "token": os.environ.get("STREAMSHED_TOKEN")}
-(place / "status.json").write_text(json.dumps(status))
 
 def stop(*_):
     (place / "stopped").write_text(str(time.time()))
@@ -45,6 +43,7 @@ def stop(*_):
     os._exit(0)
 
 signal.signal(signal.SIGTERM, stop)
+(place / "status.json").write_text(json.dumps(status))  # from here on it may be stopped
 (place / "ready").touch()
 while os.read(0, 1):
     pass
@@ -60,20 +59,13 @@ def pretending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "run"
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    end_s = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end_s, "waited in vain"
-        time.sleep(0.02)
-
-
 def child_of(place: Path, name: str, token: str | None = None) -> Child:
     return Child(CHAIN, node_specs(load_spec(CHAIN))[name], place, ["--directory", str(place)], token)
 
 
 def test_all_nodes_run_and_stop_upstream_first(pretending: Path, tmp_path: Path) -> None:
     summary = tmp_path / "summary.json"
-    options = ["--directory", str(pretending), "--seconds", "2", "--json", str(summary), "--exchange", "http"]
+    options = ["--directory", str(pretending), "--seconds", "0.5", "--json", str(summary), "--exchange", "http"]
     result = CliRunner().invoke(app, ["cluster", str(CHAIN), *options])
     assert result.exit_code == 0, result.output
     assert "No tuple came in." in result.output, "there is no ledger: nothing can be said of any tuple"
@@ -106,11 +98,11 @@ def test_a_node_that_dies(pretending: Path, restart: bool) -> None:
 
 def test_nodes_end_with_whoever_started_them(pretending: Path, tmp_path: Path) -> None:
     starter = (
-        "import sys, time; from pathlib import Path; from streamshed.cli.children import Child;"
+        "import signal, sys; from pathlib import Path; from streamshed.cli.children import Child;"
         "from streamshed.network import load_spec, node_specs; place = Path(sys.argv[1]);"
         f"Child.program = {tuple(Child.program)!r};"
         f"node = node_specs(load_spec({str(CHAIN)!r}))['core'];"
-        "Child(Path('spec'), node, place, ['--directory', str(place)], None).start(); time.sleep(60)"
+        "Child(Path('spec'), node, place, ['--directory', str(place)], None).start(); signal.pause()"
     )
     process = subprocess.Popen([sys.executable, "-c", starter, str(pretending)])
     core = pretending / "nodes" / "core"
@@ -122,7 +114,8 @@ def test_nodes_end_with_whoever_started_them(pretending: Path, tmp_path: Path) -
     wait_for((core / "orphan").exists)
 
 
-def test_what_is_shown(pretending: Path) -> None:
+def test_what_is_shown(pretending: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamshed.cli.cluster_view.LINE_EVERY_S", 1e6)
     children = [child_of(pretending, name) for name in ("edge", "core")]
     console = Console(width=200, record=True, force_terminal=False)
     view = ClusterView(console, "chain", 10.0, children)

@@ -102,6 +102,7 @@ def test_figures_and_numbers_go_into_the_directory(made_up: list[Settings], tmp_
 
 
 def test_a_log_file_gets_lines_now_and_then(made_up: list[Settings], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamshed.cli.reproduce._LINE_EVERY_S", 1e6)
     assert run()[2] == "", "not from a run that is over so soon"
     monkeypatch.setattr("streamshed.cli.reproduce._LINE_EVERY_S", 0.0)
     assert run()[2] == "measuring: 1 of 2\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import subprocess
 import sys
 import threading
@@ -38,6 +39,7 @@ from streamshed.load import Admission
 from streamshed.manager import Manager
 from streamshed.network import NodeSpec, Spec, Statistics, load_spec, node_spec, node_specs, parse_spec
 from streamshed.planning import RoadMapPlanner
+from tests.polling import PATIENCE_S, wait_for
 
 CHAIN = Path(__file__).parents[2] / "examples" / "chain.yaml"
 SPLIT = """
@@ -104,20 +106,21 @@ def test_wrong_nodes_are_refused() -> None:
 # --- arcs ------------------------------------------------------------------------------------------------------------
 
 
-def put(files: ArcFiles, number: int, rows: int) -> None:
+def put(files: ArcFiles, number: int, rows: int, at_s: float = 0.0) -> None:
     place = files.directory / f"batch-{number:012d}"
     place.mkdir()
     pq.write_table(pa.table({"v": list(range(rows))}), place / "part-0.parquet")
+    os.utime(place, (at_s, at_s))
 
 
 def test_files_go_when_the_reader_has_finished_them_and_are_still_counted(tmp_path: Path) -> None:
     writer = ArcFiles(tmp_path, "parsed-core")
     box = Inbox(ArcFiles(tmp_path, "parsed-core"))
     for number, rows in ((0, 10), (1, 20), (3, 30)):  # batch 2 had no rows
-        put(writer, number, rows)
+        put(writer, number, rows, at_s=100.0 + number)
     (writer.directory / ".batch-000000000004").mkdir()  # being written
     assert (writer.written_rows(), box.waiting_rows()) == (60, 60)
-    assert box.oldest_wait_s(time.time() + 5) == pytest.approx(5, abs=2)
+    assert box.oldest_wait_s(105.0) == 5.0
     box.take([0, 1])
     assert (box.waiting_rows(), box.files.sweep()) == (30, 0)
     box.finish([1])
@@ -166,16 +169,16 @@ def test_what_waits_on_an_arc_is_known_before_the_first_batch(tmp_path: Path) ->
         gated=None,
     )
     backlog = Backlog(spec.network, cast("Any", [stage]), StageCosts(spec.network, spec.statistics, spec.rates, ()))
-    now_s = time.time() + 30.0
+    now_s = time.time()
     outlook = backlog.outlook(now_s)
     assert outlook is not None
     assert outlook.waiting == 0
-    put(files, 0, 50)
-    put(files, 1, 20)
+    put(files, 0, 50, at_s=now_s - 30.0)
+    put(files, 1, 20, at_s=now_s - 20.0)
     outlook = backlog.outlook(now_s)
     assert outlook is not None
     assert outlook.waiting == 70
-    assert outlook.oldest_wait_s == pytest.approx(30.0, abs=2.0)
+    assert outlook.oldest_wait_s == pytest.approx(30.0, abs=1e-3)
 
 
 def test_an_arc_keeps_its_columns(tmp_path: Path) -> None:
@@ -381,16 +384,20 @@ def keeper(spec: Spec) -> TableKeeper:
 
 
 @pytest.mark.parametrize("way", ["directory", "http"])
-def test_tables_come_to_the_parent_and_grow_old(tmp_path: Path, way: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_tables_come_to_the_parent_and_grow_old(
+    tmp_path: Path, way: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamshed.distributed.post._SEND_TIMEOUT_S", PATIENCE_S)
+    monkeypatch.setattr("streamshed.distributed.exchange._TIMEOUT_S", PATIENCE_S)
     spec = load_spec(CHAIN)
     box = Mailbox({"core": ["core/parsed"]}, stale_after_s=10.0)
     assert box.ages_s(1.0) == {"core": None}
     token = "a token of some length"
-    now_s = time.time()
+    now_s = 1_700_000_000.0
     edge = (
         DirectoryPost(tmp_path, "edge", ["core"], box)
         if way == "directory"
-        else HttpPost(tmp_path, "edge", ["core"], box, token)
+        else HttpPost(tmp_path, "edge", ["core"], box, token, clock=lambda: now_s)
     )
     core = (
         DirectoryPost(tmp_path, "core", [], Mailbox({}))
@@ -415,8 +422,9 @@ def test_tables_come_to_the_parent_and_grow_old(tmp_path: Path, way: str, caplog
             for number, data in enumerate(bad):
                 if way == "http":
                     url = f"{(tmp_path / 'edge.endpoint').read_text().split(chr(34))[3]}"
-                    assert send(url, token, data) is None
-                    assert send(url, "another token, just as long", encode(whole(of_core(spec, 1.0), 9, now_s))) is None
+                    assert send(url, token, data, PATIENCE_S) is None
+                    good = encode(whole(of_core(spec, 1.0), 9, now_s))
+                    assert send(url, "another token, just as long", good, PATIENCE_S) is None
                 else:
                     (tmp_path / "edge" / "core.fit").write_bytes(data)
                     os.utime(tmp_path / "edge" / "core.fit", (number, number))
@@ -457,9 +465,12 @@ def test_a_node_stops_when_its_parent_is_gone() -> None:
     theirs, ours = os.pipe()
     stopped = threading.Event()
     stop_with_parent(stopped, theirs)
-    assert not stopped.wait(0.1)
+    for byte in (b"a", b"b"):
+        os.write(ours, byte)
+        wait_for(lambda: not select.select([theirs], [], [], 0)[0], "what was sent to be read")
+    assert not stopped.is_set()
     os.close(ours)
-    assert stopped.wait(5)
+    assert stopped.wait(PATIENCE_S)
     os.close(theirs)
 
 

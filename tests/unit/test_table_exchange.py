@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import logging
 import threading
@@ -15,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from streamshed.distributed.exchange import TableDirectory, TableEndpoint, send
+from streamshed.distributed.exchange import PATH, TableDirectory, TableEndpoint, send
 from streamshed.distributed.feasible_input.corners import corner_table
 from streamshed.distributed.feasible_input.grid import grid_table
 from streamshed.distributed.feasible_input.spread import MaxError
@@ -35,6 +36,7 @@ from streamshed.distributed.mailbox import Mailbox, StaleError
 from streamshed.distributed.model import NodeModel, Segment
 from streamshed.distributed.scores import Throughput
 from streamshed.errors import InvalidValueError
+from tests.polling import PATIENCE_S
 
 TOTAL = Throughput()
 TOKEN = "a token of some length"
@@ -203,10 +205,16 @@ def test_a_keeper_sends_what_drift_changed_and_survives_losses() -> None:
     assert again.base is None
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An endpoint gives nobody up while the tests run."""
+    monkeypatch.setattr("streamshed.distributed.exchange._TIMEOUT_S", PATIENCE_S)
+
+
 def post(url: str, data: bytes, headers: dict[str, str], method: str = "POST") -> int:
     request = urllib.request.Request(url, data, headers, method=method)
     try:
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=5) as response:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=PATIENCE_S) as response:
             return int(response.status)
     except urllib.error.HTTPError as error:
         error.close()
@@ -238,14 +246,36 @@ def test_an_endpoint_takes_tables_in_and_refuses_the_rest() -> None:
         assert post(endpoint.url, b"x", {**allowed, "Content-Length": str(MOST_BYTES + 1)}) == 413
         assert box.tables(100.0) == {}
         assert box.refused == 7
-        assert send(endpoint.url, TOKEN, good) == 3
+        assert send(endpoint.url, TOKEN, good, PATIENCE_S) == 3
         assert same(box.tables(100.0)["B"], TABLE)
-        assert send(endpoint.url, "not this token at all", good) is None
+        assert send(endpoint.url, "not this token at all", good, PATIENCE_S) is None
         url = endpoint.url
-    assert send(url, TOKEN, good, timeout_s=0.5) is None  # nobody is there any more
+    assert send(url, TOKEN, good, PATIENCE_S) is None  # nobody is there any more
     assert threading.active_count() == threads
     with pytest.raises(InvalidValueError, match="too short"):
         TableEndpoint(box, "short")
+
+
+def test_the_length_of_a_message_is_known_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    good = encode(whole(TABLE, 3, 100.0))
+    allowed = {"Authorization": f"Bearer {TOKEN}"}
+    box = mailbox()
+    with TableEndpoint(box, TOKEN, clock=lambda: 100.0) as endpoint:
+        monkeypatch.setattr("streamshed.distributed.exchange.MOST_BYTES", len(good))
+        assert post(endpoint.url, good, allowed) == 200
+        monkeypatch.setattr("streamshed.distributed.exchange.MOST_BYTES", len(good) - 1)
+        assert post(endpoint.url, good, allowed) == 413
+        assert post(endpoint.url, good, {**allowed, "Content-Length": "-5"}) == 411
+        connection = http.client.HTTPConnection(*endpoint._server.server_address[:2], timeout=PATIENCE_S)  # type: ignore[arg-type]
+        connection.putrequest("POST", PATH)
+        connection.putheader("Authorization", f"Bearer {TOKEN}")
+        connection.endheaders()
+        answer = connection.getresponse()
+        assert (answer.status, answer.getheader("Content-Type")) == (411, "application/json")
+        assert json.loads(answer.read()) == {"error": "a message without a length"}
+        assert answer.will_close, "what is left of the message must not be taken for the next one"
+        connection.close()
+    assert box.refused == 3
 
 
 def test_a_directory_does_as_well(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import zlib
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamshed.distributed import exchange
 from streamshed.distributed.exchange import TableDirectory
 from streamshed.distributed.feasible_input import wire
 from streamshed.distributed.feasible_input.table import FeasibleInputTable
@@ -32,7 +34,8 @@ from streamshed.distributed.feasible_input.wire import (
 )
 from streamshed.distributed.mailbox import STALE_AFTER_S, Mailbox, StaleError
 from streamshed.distributed.model import NodeModel, Segment
-from streamshed.distributed.post import DirectoryPost
+from streamshed.distributed.post import DirectoryPost, HttpPost
+from tests.polling import PATIENCE_S
 
 F = Fraction
 B = NodeModel("B", ("b1", "b2"), (Segment("s1", "b1", 3.0, 0.5, "q1"), Segment("s2", "b2", 1.0, 1.0, "q2")), 1.0)
@@ -463,6 +466,20 @@ def test_a_file_is_read_once_and_again_when_it_has_changed(tmp_path: Path, monke
     directory.publish("B", encode(whole(TABLE, 21, 1.0)))
     assert [directory.collect("B", of, 101.0) for _ in range(2)] == [20, 20]
     assert (len(accepted), of.refused) == (3, 1), "what was refused once is not looked at again"
+    file = next((tmp_path / "deep" / "tables").iterdir())
+    for second, version in ((1, 22), (2, 23)):  # as long as before, and written at another time
+        directory.publish("B", encode(whole(TABLE, version, 102.0)))
+        os.utime(file, (second, second))
+        assert [directory.collect("B", of, 102.0) for _ in range(2)] == [version, version]
+    data = encode(whole(TABLE, 24, 1030.5))
+    file.write_bytes(data)
+    os.utime(file, (2, 2))  # at the same time, and longer
+    assert directory.collect("B", of, 1030.5) == 24
+    monkeypatch.setattr(exchange, "MOST_BYTES", len(data) - 1)
+    os.utime(file, (3, 3))
+    refused = of.refused
+    assert [directory.collect("B", of, 1031.0) for _ in range(2)] == [24, 24]
+    assert of.refused == refused + 1, "too large, and said so once"
 
 
 def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -499,3 +516,41 @@ def test_a_directory_post_sends_whole_tables_to_every_parent(tmp_path: Path) -> 
     assert of.version("B") == 1
     parent.close()
     post.close()
+
+
+def test_over_http_a_parent_gets_changes_and_all_of_it_after_it_began_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamshed.distributed.post._SEND_TIMEOUT_S", PATIENCE_S)
+    monkeypatch.setattr(exchange, "_TIMEOUT_S", PATIENCE_S)
+    token, seen = "a token of some length", []
+    keeper, silent = TableKeeper(lambda *_: TABLE), TableKeeper(lambda *_: TABLE)
+    keeper.update(B, {})
+
+    def parent(of: Mailbox) -> HttpPost:
+        accept = of.accept
+
+        def noted(data: bytes, now_s: float) -> int:
+            message = decode(data)
+            seen.append((message.version, message.base, message.made_at_s, now_s))
+            return accept(data, now_s)
+
+        monkeypatch.setattr(of, "accept", noted)
+        return HttpPost(tmp_path, "P", ["B"], of, token, clock=lambda: 100.0)
+
+    child = HttpPost(tmp_path, "B", [], Mailbox({}), token)
+    assert not list(tmp_path.iterdir()), "who has no children does not listen"
+    child.deliver({"P": keeper}, 99.0)  # nobody is there yet
+    first = parent(box())
+    child.deliver({"P": keeper, "Q": silent}, 99.0)
+    child.deliver({"P": keeper}, 99.5)
+    first.close()
+    second = parent(box())  # knows nothing: it asks for the whole table, and then has it
+    for now_s in (100.0, 100.5, 101.0):
+        child.deliver({"P": keeper}, now_s)
+    second.close()
+    child.close()
+    assert seen == [
+        (1, None, 99.0, 100.0), (1, 1, 99.5, 100.0),
+        (1, 1, 100.0, 100.0), (1, None, 100.5, 100.0), (1, 1, 101.0, 100.0),
+    ]  # fmt: skip

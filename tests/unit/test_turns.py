@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -30,6 +29,7 @@ from streamshed.scheduling import (
     stage_jobs,
     stage_queries,
 )
+from tests.polling import PATIENCE_S, wait_for
 
 SLOW, FAST = Step("s->slow", "slow", 1.0), Step("t->fast", "fast", 0.1)
 LAST = Step("fast->last", "last", 0.1)
@@ -51,13 +51,6 @@ class Clock:
         return self.now_s
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < end_s
-        time.sleep(0.002)
-
-
 class Players:
     """Threads that want turns, and hold them until they are told to go."""
 
@@ -74,13 +67,13 @@ class Players:
             thread = threading.Thread(target=self._play, args=(name, go, dies, may_wait))
             thread.start()
             self._threads.append(thread)
-            wait_for(lambda name=name: name in self.turns.ready or self.order[-1:] == [name])  # type: ignore[misc]
+            wait_for(lambda name=name: name in self.turns.ready or self.order[-1:] == [name], name)  # type: ignore[misc]
 
     def _play(self, name: str, go: threading.Event, dies: bool, may_wait: Callable[[], bool]) -> None:
         try:
             with self.turns.turn(name, may_wait):
                 self.order.append(name)
-                assert go.wait(10)
+                assert go.wait(PATIENCE_S)
                 if dies:
                     raise RuntimeError(name)
         except (RuntimeError, TurnGivenUp) as error:
@@ -98,7 +91,7 @@ class Players:
         for go in self._go.values():
             go.set()
         for thread in self._threads:
-            thread.join(10)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive()
 
 
@@ -254,7 +247,7 @@ def test_every_turn_ends_with_many_threads() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE_S)
     assert done == dict.fromkeys(STEPS, 50)
     assert most == 1
     assert turns.given == 150

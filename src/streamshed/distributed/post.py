@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -71,12 +72,21 @@ class HttpPost:
         children: those that may send.
         mailbox: where tables go.
         token: what senders have to know.
+        clock: the time in seconds, as the senders' messages have it.
     """
 
-    def __init__(self, root: Path, node: str, children: Sequence[str], mailbox: Mailbox, token: str) -> None:
+    def __init__(
+        self,
+        root: Path,
+        node: str,
+        children: Sequence[str],
+        mailbox: Mailbox,
+        token: str,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._root, self._token = root, token
         root.mkdir(parents=True, exist_ok=True)
-        self._endpoint = TableEndpoint(mailbox, token) if children else None
+        self._endpoint = TableEndpoint(mailbox, token, clock=clock) if children else None
         if self._endpoint is not None:
             write_atomically(self._file(node), json.dumps({"url": self._endpoint.url}))
 
