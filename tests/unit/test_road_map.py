@@ -232,6 +232,8 @@ def test_a_drop_that_cannot_save_what_it_costs_is_never_made() -> None:
 
 def test_the_least_step_is_drop_cost_over_the_least_load_coefficient() -> None:
     assert least_step_size(road_map(forked(), drop_cost=0.5).graph) == pytest.approx(0.5 / 2.0)
+    cheap = {name: cost / 1000 for name, cost in COSTS.items()}
+    assert least_step_size(road_map(forked(), cheap, drop_cost=0.0005).graph) == pytest.approx(0.5 / 2.0)
     assert least_step_size(road_map(forked()).graph) == 0.0
     assert least_step_size(road_map(forked(), rate=0.0, drop_cost=0.5).graph) == 0.0
     assert RoadMap(road_map(forked()).graph).step_size == 1.0
@@ -301,6 +303,7 @@ def test_a_look_up_goes_by_present_rates() -> None:
     assert table.lookup(np.array([10.0]), 15.0) == Position(1, pytest.approx(0.5))
     assert table.lookup(np.array([20.0]), 50.0) == Position(1, pytest.approx((90 - 80) / 60))
     assert table.lookup(np.array([20.0]), 140.0) == Position(0, 0.0)
+    assert table.lookup(np.array([1e9]), 7e9 - 1.0) == Position(0, 0.0), "rounding is no overload"
     assert table.lookup(np.array([20.0]), 139.0) == Position(0, pytest.approx(1 / 80))
     assert table.fractions(Position(1, 0.25)) == pytest.approx([0.75, 0.0, 0.75])
     assert table.limits(Position(1, 0.25)).tolist() == pytest.approx([0.75, 0.0, 1.0])
@@ -320,6 +323,7 @@ def test_a_step_that_is_not_linear_is_taken_in_full() -> None:
     table = road_map(forked(), drop_cost=0.2)
     assert table.lookup(np.array([10.0]), 69.95) == Position(1, 0.0)
     assert table.lookup(np.array([10.0]), 69.9) == Position(1, 0.0)
+    assert table.lookup(np.array([10.0]), 31.9) == Position(21, 0.0), "38 s are saved before `two`, 38.24 s with A"
     assert table.lookup(np.array([10.0]), 69.0).part > 0 or table.lookup(np.array([10.0]), 69.0).row > 1
 
 
@@ -346,6 +350,9 @@ def drifted(costs: dict[str, float] | None = None, share: float = 0.5, **other: 
         (drifted(share=0.52), {"A": 1.0, "B": 3.0}, forked(), False),
         (drifted(share=0.53), {"A": 1.0, "B": 3.0}, forked(), True),
         (drifted({"other": 1e-9}), {"A": 1.0, "B": 3.0}, forked(), True),
+        (drifted({"other": 0.0}), {"A": 1.0, "B": 3.0}, forked(), False),
+        (drifted(), {"A": 0.1, "B": 0.3}, forked(), False),
+        (drifted(), {"A": 0.3, "B": 0.1}, forked(), True),
         (Statistics(COSTS), {"A": 1.0, "B": 3.0}, forked(), True),
         (drifted(drop_cost=1e-9), {"A": 1.0, "B": 3.0}, forked(), True),
         (drifted(histograms={"A": UNIFORM}), {"A": 1.0, "B": 3.0}, forked(), True),
