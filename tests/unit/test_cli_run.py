@@ -19,11 +19,13 @@ from typer.testing import CliRunner, Result
 
 from streamshed.cli import app, run
 from streamshed.cli.live import LiveView
+from streamshed.cli.run_report import Outcome, report
 from streamshed.cli.totals import Totals
-from streamshed.control import LoadSample
+from streamshed.control import LoadSample, OutOfReach
 from streamshed.engines.spark.failures import first_lines
 from streamshed.engines.spark.monitor import DropCounts
 from streamshed.engines.spark.runner import NetworkBatch
+from streamshed.network import parse_spec
 
 SPEC = """\
 name: tiny
@@ -201,6 +203,24 @@ def test_a_picture_in_a_terminal() -> None:
         "90.0 %",
     ):
         assert expected in told
+
+
+def test_a_target_out_of_reach_is_said_wherever_delays_are_shown(tmp_path: Path) -> None:
+    reach = OutOfReach(2.0, 3.4, 8.395)
+    late = NetworkBatch(**{**vars(batch(0, delay_s=7.0)), "out_of_reach": reach})
+    console = Console(file=io.StringIO(), width=120)
+    view = LiveView(console, 2.0, "tiny")
+    view.show(late)
+    totals = Totals(2.0)
+    totals.add(late)
+    told = "an empty batch takes 3.4 s: a target of 2 s cannot be held, one of 8.4 s can"
+    assert told in view.line()
+    console.print(view.picture())
+    report(console, Outcome(), totals, parse_spec(SPEC), tmp_path)
+    assert console.file.getvalue().count(told) == 3  # type: ignore[attr-defined]
+    assert totals.to_json()["out_of_reach"] == told
+    totals.add(batch(1))
+    assert totals.to_json()["out_of_reach"] is None
 
 
 def test_delays_may_be_unknown() -> None:

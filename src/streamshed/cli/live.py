@@ -103,6 +103,8 @@ class LiveView(Picture):
         ]
         dropped = [f"{arc} {percent(share)}" for arc, share in shares if share > 0]
         parts.append(f"dropped: {', '.join(dropped)}" if dropped else "nothing dropped")
+        if batch.out_of_reach is not None:
+            parts.append(f"out of reach: {batch.out_of_reach}")
         if utilities:
             parts.append(utility_line(utilities, of_loss))
         if len(batch.sic) > 1:
@@ -130,6 +132,8 @@ class LiveView(Picture):
             figures.add_row("strategy", strategies_told(batch.strategies), self._switches(batch))
         idle_s = now_s - batch.sample.time_s
         told = [Text(f"no batch for {idle_s:.0f} s", style="yellow")] if idle_s > max(5.0, 2 * self.target_s) else []
+        if batch.out_of_reach is not None:
+            told.append(Text(f"out of reach: {batch.out_of_reach}", style="bold yellow"))
         width, drops = self.console.width, self._drops(counts)
         outputs = utility_table(utilities, of_loss, batch.sic, _MOST_ARCS)
         if drops.least_width + _GAP + outputs.least_width > width:

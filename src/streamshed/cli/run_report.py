@@ -52,6 +52,8 @@ def report(console: Console, outcome: Outcome, totals: Totals, spec: Spec, place
             quantiles = ", ".join(f"{q:.0%} {totals.delay_s(q) or 0:.2f} s" for q in (0.5, 0.95, 0.99))
             told = f"Delays: {quantiles}; {percent(totals.within_target)} within the target of {totals.target_s:g} s."
             show(console, told)
+        if totals.out_of_reach is not None:
+            show(console, f"The target is out of reach: {totals.out_of_reach}.", style="yellow")
         if totals.work_kept is not None:
             show(console, f"Work kept: {percent(totals.work_kept)} of what all tuples would have taken.")
         arcs = Sheet().names("arc").numbers("arrived", "malformed", "delivered", "dropped", "dropped %")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamshed.control import OutOfReach
 from streamshed.engines.spark.timeliness import MeanUtilities
 from streamshed.planning.fair import jain_index
 
@@ -51,6 +52,7 @@ class Totals:
         first_s: when the first batch started, seconds since 1970.
         last_s: when the last one ended.
         sic: by output, the share of its streams' tuples that came through the drops.
+        out_of_reach: why the target cannot be held, as of the last batch; None if it can.
     """
 
     target_s: float
@@ -60,6 +62,7 @@ class Totals:
     first_s: float | None = None
     last_s: float | None = None
     sic: Mapping[str, float] = field(default_factory=dict)
+    out_of_reach: OutOfReach | None = None
 
     def __post_init__(self) -> None:
         self._delays = np.zeros(len(_EDGES) + 1)
@@ -76,6 +79,7 @@ class Totals:
         self.arrived += batch.arrived
         self.first_s = batch.start_s if self.first_s is None else self.first_s
         self.last_s = sample.time_s
+        self.out_of_reach = batch.out_of_reach
         for arc, counts in batch.counts.items():
             self.arcs.setdefault(arc, ArcTotals()).add(counts)
             if counts.arrivals_s:
@@ -141,6 +145,7 @@ class Totals:
             "batches": self.batches,
             "seconds": self.seconds,
             "arrived": self.arrived,
+            "out_of_reach": str(self.out_of_reach) if self.out_of_reach is not None else None,
             "work_kept": self.work_kept,
             "within_target": self.within_target,
             "p50_s": self.delay_s(0.5),
