@@ -70,6 +70,52 @@ def test_bad_graphs_are_refused(points: list[tuple[float, float]], what: str) ->
         OverTime.of(points)
 
 
+def test_a_graph_may_jump_at_its_beginning_in_its_middle_and_at_its_end() -> None:
+    graph = OverTime.of([(0, 3), (0, 5), (10, 5), (10, 0), (20, 4), (20, 7)])
+    assert [graph(age) for age in (0, 9, 10, 15, 19.999, 20, 99)] == pytest.approx([5, 5, 0, 2, 3.9996, 7, 7])
+    assert graph.points == ((0, 3), (0, 5), (10, 5), (10, 0), (20, 4), (20, 7))
+    with pytest.raises(InvalidValueError, match="three points"):
+        OverTime.of([(0, 1), (5, 1), (5, 2), (5, 3), (9, 1)])
+    with pytest.raises(InvalidValueError, match="negative"):
+        OverTime.of([(0, 5), (1, -0.1), (2, 5)])
+
+
+def test_goals_together_pass_from_piece_to_piece_when_one_of_them_does() -> None:
+    latency, memory = OverTime.of([(0, 1), (10, 1), (30, 2)]), OverTime.of([(0, 5), (20, 5)])
+    goals = Goals({Measure.LATENCY: Goal(latency), Measure.MEMORY: Goal(memory, Priority.MUST_SATISFY)})
+    assert [goals.piece(age) for age in (0, 9, 10, 20, 30)] == [(1, 1), (1, 1), (2, 1), (2, 2), (3, 2)]
+    assert [goals.piece_ends_s(age) for age in (5, 15, 25, 40)] == [(0, 10), (10, 20), (20, 30), (30, math.inf)]
+    assert goals.of_priority(Priority.MUST_SATISFY) == (Measure.MEMORY,)
+    assert goals.of_priority(Priority.BEST_EFFORT) == (Measure.LATENCY,), "if nothing is said"
+    assert goals.of_priority(Priority.DONT_CARE) == ()
+    assert Goals().piece_ends_s(7) == (0.0, math.inf)
+
+
+def test_without_a_word_nothing_may_be_shed() -> None:
+    assert (Goals().mtre, Goals().shed_by) == (0.0, None)
+    assert Goals(mtre=1.0).mtre == 1.0
+    for mtre in (-0.01, 1.01, math.nan):
+        with pytest.raises(InvalidValueError, match="out of range") as caught:
+            Goals(mtre=mtre)
+        assert ("per cent" in str(caught.value)) == (mtre > 1)
+
+
+def test_a_goal_that_is_just_met_is_not_violated() -> None:
+    for measure in Measure:
+        assert not measure.is_violated(100, 100)
+        assert measure.is_violated(99.9, 100) == measure.is_floor
+        assert measure.is_violated(100.1, 100) != measure.is_floor
+
+
+def test_slack_is_a_share_of_the_goal_between_none_and_all() -> None:
+    assert Measure.LATENCY.slack(0.2, 0.5) == pytest.approx(0.6)
+    assert Measure.LATENCY.slack(0.5, 0.5) == 0.0
+    assert Measure.LATENCY.slack(0.7, 0.5) == 0.0
+    assert Measure.THROUGHPUT.slack(70, 100) == 0.0
+    assert Measure.THROUGHPUT.slack(500, 100) == 1.0
+    assert Measure.THROUGHPUT.slack(500, 0) == 0.0
+
+
 def test_latency_and_memory_are_ceilings_and_throughput_is_a_floor() -> None:
     assert Measure.LATENCY.is_violated(2.0, 1.0)
     assert not Measure.MEMORY.is_violated(1.0, 1.0)
@@ -82,6 +128,12 @@ def test_latency_and_memory_are_ceilings_and_throughput_is_a_floor() -> None:
 def test_weights_of_classes_must_fall() -> None:
     with pytest.raises(InvalidValueError, match="must fall"):
         PriorityWeights(1.0, 1.0, 0.1)
+    for weights in ((1.0, 0.5, 0.5), (1.0, 0.5, 0.0), (1.0, 0.5, -1.0), (math.inf, 0.5, 0.1), (math.nan, 0.5, 0.1)):
+        with pytest.raises(InvalidValueError, match="must fall"):
+            PriorityWeights(*weights)
+    assert [PriorityWeights(3, 2, 0.5).of(priority) for priority in Priority] == [3, 2, 0.5]
+    assert [PriorityWeights(3, 2, 0.5).range_of(priority) for priority in Priority] == [1, 1.5, 0.5]
+    assert PriorityWeights() == PriorityWeights(1.0, 0.5, 0.01), "the thesis's"
     assert PriorityWeights().range_of(Priority.BEST_EFFORT) == pytest.approx(0.49)
 
 
