@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +29,25 @@ class Journal:
         self._checked = False
 
     def append(self, *records: Record) -> None:
-        """Write records and wait until they are safe."""
+        """Write records and wait until they are safe; if the disk fails, nothing is written, as far as it can be."""
         lines = b"".join(_line(record) for record in records)
-        with self.path.open("ab+") as file:
-            if not self._checked and file.tell() > 0:
+        checked, self._checked = self._checked, False
+        with self.path.open("ab+", buffering=0) as file:
+            end = file.tell()
+            if not checked and end > 0:
                 file.seek(-1, os.SEEK_END)
                 if file.read(1) != b"\n":
                     lines = b"\n" + lines
-            self._checked = True
-            file.write(lines)
-            file.flush()
-            os.fsync(file.fileno())
+            try:
+                rest = memoryview(lines)
+                while rest:
+                    rest = rest[file.write(rest) :]
+                os.fsync(file.fileno())
+            except OSError:
+                with suppress(OSError):
+                    file.truncate(end)
+                raise
+        self._checked = True
 
     def replace(self, records: Iterable[Record]) -> None:
         """Put records in the place of all that are there; whoever reads meanwhile sees the ones or the others."""
