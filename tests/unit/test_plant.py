@@ -128,8 +128,11 @@ def test_everything_is_kept_until_costs_are_known() -> None:
 def late(insist: bool = False) -> PlantController:
     """Has learnt that an empty batch takes 0.15 s, where it may take 0.1 s and be of use."""
     controller = PlantController(0.2, CostEstimator(warmup=0), insist=insist)
-    for number in (10_000, 20_000, 30_000):
-        controller.observe(LoadSample(0.0, COST.duration_s(number, number), arrived=number, kept=number))
+    time_s = 0.0
+    for number in (10_000, 20_000, 30_000, 10_000):
+        duration_s = COST.duration_s(number, number)
+        time_s += duration_s
+        controller.observe(LoadSample(time_s, duration_s, arrived=number, kept=number))
     return controller
 
 
@@ -144,7 +147,8 @@ def test_a_target_out_of_reach_is_said_and_not_dropped_for() -> None:
 def test_the_target_named_instead_is_within_reach() -> None:
     reach = late().out_of_reach
     assert reach is not None
-    assert reach.least_s == pytest.approx(0.15 / 0.45 / 0.9, rel=1e-3)
+    assert reach.empty_s == pytest.approx(0.15, rel=0.03)
+    assert reach.least_s == pytest.approx(reach.empty_s / 0.45 / 0.9)
     batches = simulate(lambda _: 1000.0, 40.0, PlantController(reach.least_s, CostEstimator(warmup=0)), noise=0.02)
     assert sum(batch.dropped for batch in batches) == 0
     assert max(batch.worst_delay_s for batch in batches[3:]) <= reach.least_s
@@ -165,20 +169,20 @@ SLOW = BatchCost(fixed_s=3.4, read_s=1e-6, process_s=1e-5)
 def test_nothing_is_dropped_where_drops_make_nothing_shorter(rate_tps: float, seed: int) -> None:
     controller = PlantController(TARGET_S)
     batches = simulate(lambda _: rate_tps, 300.0, controller, noise=0.03, cost=SLOW, seed=seed)
-    # Once in a while noise says that it may be worth a try.
-    assert sum(batch.dropped for batch in batches) <= 0.02 * sum(batch.arrived for batch in batches)
+    # A batch or two, until that is known; and once in a while noise says that it may be worth a try.
+    assert sum(batch.dropped for batch in batches) <= 0.03 * sum(batch.arrived for batch in batches)
     assert controller.out_of_reach is not None
     insisting = simulate(lambda _: rate_tps, 300.0, PlantController(TARGET_S, insist=True), 0.03, cost=SLOW, seed=seed)
-    assert sum(batch.dropped for batch in insisting) > 3 * sum(batch.dropped for batch in batches)
+    assert sum(batch.dropped for batch in insisting) > 2 * sum(batch.dropped for batch in batches)
     assert min(batch.worst_delay_s for batch in insisting[2:]) > 3 * TARGET_S, "it buys nothing"
 
 
 def test_out_of_reach_only_the_excess_is_dropped() -> None:
     batches = simulate(lambda _: 150_000.0, 400.0, PlantController(TARGET_S), noise=0.03, cost=SLOW)
-    assert max(batch.duration_s for batch in batches[8:]) < 6 * SLOW.fixed_s
+    assert max(batch.duration_s for batch in batches[8:]) < 6 * SLOW.fixed_s / (1 - 0.15)
     kept = sum(batch.kept for batch in batches[8:]) / sum(batch.arrived for batch in batches[8:])
-    # Of 5 fixed parts, 4 are left for reading 150,000/s and processing.
-    assert kept == pytest.approx((0.8 - 0.15) / 1.5, abs=0.06)
+    # Batches of five times what one with nothing in it takes: four fifths of what reading leaves goes into processing.
+    assert kept == pytest.approx(0.8 * (1 - 0.15) / 1.5, abs=0.06)
 
 
 def test_a_target_comes_within_reach_again() -> None:

@@ -109,7 +109,7 @@ class OutOfReach:
 
     Attributes:
         target_s: the target.
-        empty_s: how long an empty batch takes.
+        empty_s: how long an empty batch takes, with all that comes in read and dropped.
         least_s: the shortest target that could be held.
 
     >>> print(OutOfReach(2.0, 3.4, 10.49))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass
 
@@ -15,11 +16,12 @@ _LARGEST_MARGIN = 0.25
 _DEVIATIONS = 2.0
 _LEAST_WORK = 0.1
 _HELD_UP = 2.0
-_REACH = 0.5  # of the target less its margin: a batch that takes longer to start is late with nothing in it
-_IN_A_ROW = 3  # batches have to be late to show it
+_REACH = 0.5  # of the target less its margin: a batch that takes longer is late with nothing in it
+_MOST_READING = 0.9  # of the time
+_IN_A_ROW, _SAID = 3, 2  # so many batches have to take longer, and the model has to say so after so many
 _BACK = 0.45  # below that a target counts as within reach again
 _HOPEFUL = 5  # batches in a row by whose model it does, be it sure or not: then it is worth a try
-_IN_VAIN = 5.0  # times the start of a batch: how long batches may get where the target cannot be held
+_IN_VAIN = 5.0  # times a batch with everything dropped: how long batches may get where the target cannot be held
 
 
 @dataclass(frozen=True)
@@ -64,11 +66,13 @@ class PlantController(Controller):
     Whatever the target says, a tenth of T − m goes into processing, on top of the time that starting the batch and
     reading it takes anyway: a batch that has waited too long has later tuples that are still in time.
 
-    Where a batch takes longer than (T − m)/2 with nothing in it, by the model and as three batches in a row have shown,
-    the target is *out of reach*: no drop makes batches short enough, and dropping for it would be harm without use.
-    Then only what is too much for the machine is dropped: batches may get as long as 5·a, so that a load of up to four
-    fifths of the capacity is kept whole. That ends when a batch has taken less than 0.45·(T − m), or when by the model
-    an empty one would: surely, or for five batches on end. With `insist` the target is aimed at all the same.
+    Where a batch takes longer than (T − m)/2 with everything in it dropped, by the model (twice) and as three batches in a
+    row have shown, the target is *out of reach*: no drop makes batches short enough, and dropping for it would be harm
+    without use. What such a batch takes follows from the rate r at which tuples come, D = a + c_r·r·D: batches of a
+    steady length tell D well, even where they don't tell a from c_r. Out of reach only what is too much for the machine
+    is dropped: batches may get as long as 5·D, so that a load of up to four fifths of the capacity is kept whole. That
+    ends when a batch has taken less than 0.45·(T − m), or when by the model one without tuples would: surely, or for
+    five batches on end. With `insist` the target is aimed at all the same.
 
     Until two batches after the warm-up have been seen, everything is kept.
 
@@ -96,7 +100,8 @@ class PlantController(Controller):
         self._estimator = estimator or CostEstimator()
         self.insist = insist
         self._latest_s: deque[float] = deque(maxlen=_IN_A_ROW)
-        self._hopeful = 0
+        self._hopeful = self._hopeless = 0
+        self._start_s = -math.inf
 
     @property
     def cost(self) -> BatchCost | None:
@@ -110,8 +115,7 @@ class PlantController(Controller):
     def observe(self, sample: LoadSample) -> None:
         self._estimator.observe(sample.arrived, sample.kept, sample.duration_s)
         if sample.arrived > 0:
-            self._latest_s.append(sample.duration_s)
-            self._judge()
+            self._judge(sample)
 
     def admit(self, outlook: Outlook) -> BatchAdmission:
         cost, waiting, span_s = self.cost, outlook.waiting, max(outlook.span_s, 1e-3)
@@ -119,7 +123,7 @@ class PlantController(Controller):
             return BatchAdmission(_load(cost, waiting, span_s))
         aim_s = self.target_s - self._margin_s(cost)
         if self.out_of_reach is not None and not self.insist:
-            aim_s = max(aim_s, 2 * _IN_VAIN * max(cost.fixed_s, self.out_of_reach.empty_s))
+            aim_s = max(aim_s, 2 * _IN_VAIN * self.out_of_reach.empty_s)
         load = waiting / span_s * (cost.read_s + cost.process_s)
         room_s = max(aim_s / 2, (aim_s - cost.fixed_s) / (1 + load))
         if cost.at_most_s(waiting, waiting, known=_HELD_UP) <= room_s:
@@ -147,20 +151,27 @@ class PlantController(Controller):
         rate_tps = (batch_s - cost.fixed_s) / batch_s / (cost.read_s + cost.process_s)
         return rate_tps if rate_tps > 0 else None
 
-    def _judge(self) -> None:
+    def _judge(self, sample: LoadSample) -> None:
         """Whether the target can be held; where that is not sure, it stays as it was judged."""
+        start_s = sample.time_s - sample.duration_s
+        # No batch starts before the last one has ended, whatever the clock says.
+        since_s = max(start_s - self._start_s, self._latest_s[-1] if self._latest_s else math.inf)
+        self._start_s = start_s
+        self._latest_s.append(sample.duration_s)
         cost = self.cost
         if cost is None:
             return
         aim_s = self.target_s - self._margin_s(cost)
-        shown = len(self._latest_s) == _IN_A_ROW and min(self._latest_s) > self.target_s / 2
-        if shown and cost.fixed_s > _REACH * aim_s:
-            least_s = cost.fixed_s / _BACK / (1.0 - _SMALLEST_MARGIN)
-            self.out_of_reach, self._hopeful = OutOfReach(self.target_s, cost.fixed_s, least_s), 0
+        working = 1.0 - min(cost.read_s * sample.arrived / since_s, _MOST_READING)
+        empty_s = cost.fixed_s / working
+        self._hopeless = self._hopeless + 1 if empty_s > _REACH * aim_s else 0
+        if self._hopeless >= _SAID and len(self._latest_s) == _IN_A_ROW and min(self._latest_s) > self.target_s / 2:
+            least_s = empty_s / _BACK / (1.0 - _SMALLEST_MARGIN)
+            self.out_of_reach, self._hopeful = OutOfReach(self.target_s, empty_s, least_s), 0
             return
         limit_s = _BACK * aim_s
-        self._hopeful = self._hopeful + 1 if cost.fixed_s < limit_s else 0
-        surely_s = min(self._latest_s[-1], cost.fixed_s + cost.fixed_doubt_s)
+        self._hopeful = self._hopeful + 1 if empty_s < limit_s else 0
+        surely_s = min(self._latest_s[-1], empty_s + cost.fixed_doubt_s / working)
         if surely_s < limit_s or self._hopeful >= _HOPEFUL:
             self.out_of_reach = None
 
