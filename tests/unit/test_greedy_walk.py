@@ -30,7 +30,7 @@ def deep_tree(drop_cost: float = 0.0) -> FlowGraph:
     third = second.filter("c", "value > 2")
     third.filter("d", "value > 3").output("o", Qos(loss=KNEE))
     third.filter("e", "value > 3").output("p", Qos(loss=TWO_KNEES, weight=2.0))
-    second.filter("f", "value > 2").output("q", Qos(weight=0.7))
+    second.filter("f", "value > 2").output("q", Qos(loss=LossGraph.of([(0, 0.3), (1, 1)]), weight=0.7))
     first.filter("g", "value > 1").output("r", Qos(loss=TWO_KNEES, weight=0.5))
     costs = {"a": 0.2, "b": 0.3, "c": 0.5, "d": 1.0, "e": 2.0, "f": 1.5, "g": 0.7}
     known = Statistics(costs, {"a": 0.9, "b": 0.5, "c": 0.8}, drop_cost=drop_cost)
@@ -43,7 +43,7 @@ def unions(drop_cost: float = 0.0) -> FlowGraph:
     a, b, c = (new.stream(name, COLUMNS) for name in "abc")
     left = a.filter("fa", "value > 0")
     met = left.union("u", b.filter("fb", "value > 0"))
-    met.filter("g", "value > 1").output("o", Qos(loss=TWO_KNEES))
+    met.filter("g", "value > 1").output("o", Qos(loss=TWO_KNEES, weight=0.2))
     met.union("v", c).filter("h", "value > 2").output("p", Qos(loss=KNEE, weight=1.5))
     left.filter("i", "value > 5").output("q", Qos(loss=KNEE, weight=0.8))
     costs = {"fa": 0.5, "fb": 2.0, "u": 0.1, "g": 1.0, "v": 0.2, "h": 1.0, "i": 0.4}
@@ -195,3 +195,20 @@ def test_a_step_of_a_join_meets_the_other_side() -> None:
     assert joint == {frozenset({"fa->j.left", "b->j.right"}), frozenset({"j->i.left", "c"})}
     pairs = [move for move, *_ in steps(graph) if set(move.nodes) == {by_arc["fa->j.left"], by_arc["b->j.right"]}]
     assert pairs, "both sides are lowered as one"
+
+
+def test_wide_forks_go_branch_by_branch_until_the_whole_is_cheaper() -> None:
+    """350 branches of 1 to 2 s behind 5 s that they share: the dearest goes first, and at some point all the rest."""
+    new = NetworkBuilder("wide")
+    shared = new.stream("s", COLUMNS).filter("a", "value > 0")
+    costs = {f"b{i}": 1 + i / 350 for i in range(350)}
+    for name in costs:
+        shared.filter(name, "value > 1").output(f"{name}_out")
+    graph = flow_graph(new.build(), Statistics({"a": 5.0, **costs}), {"s": 1.0})
+    arcs = [[graph.head_arc[node] for node in move.nodes] for move in Walk(graph, 1.0).moves()]
+    expected, left = [], sorted(costs.values())
+    while left and len(left) / (5 + sum(left)) > 1 / left[-1]:
+        left.pop()
+        expected.append([f"a->b{len(left)}"])
+    assert 0 < len(expected) < 350
+    assert arcs == [*expected, ["s"]]

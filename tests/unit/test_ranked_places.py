@@ -8,8 +8,16 @@ from streamshed.network import NetworkBuilder, Statistics
 from streamshed.planning.base import Drop, DropPlan, ValueRange
 from streamshed.planning.flow import FlowGraph
 from streamshed.planning.flow_builder import flow_graph
-from streamshed.planning.ranks import LEVELS, RankedLocation, ranked_locations, respread, thresholds
-from streamshed.planning.values import ValueLearner
+from streamshed.planning.ranks import (
+    LEVELS,
+    RankedCell,
+    RankedLocation,
+    ranked_locations,
+    ranked_order,
+    respread,
+    thresholds,
+)
+from streamshed.planning.values import LearntHistogram, ValueLearner, not_by_value
 from streamshed.qos import Cell, Histogram, Qos, ValueGraph
 
 COLUMNS = {"ts": "timestamp", "k": "bigint", "value": "double"}
@@ -148,3 +156,57 @@ def test_a_learner_without_places_by_value_learns_nothing() -> None:
     assert not learner.observe("s", [1, 2])
     seeing = ranked_locations(flow_graph(network, known, {"s": 10.0}, by_value=True))
     assert list(ValueLearner(network, known, {"s": 10.0}, seeing).valued) == ["s"]
+
+
+# --- what is known of values ------------------------------------------------------------------------------------------
+
+
+def test_cells_without_a_share_hold_nothing_and_lose_nothing() -> None:
+    low, high = Cell(0, 10), Cell(10, 20)
+    place = RankedLocation("s", "v", ranked_order([(low, 0.5), (high, 0.5)]))
+    assert [one.share for one in place.with_shares({high: 0.4}).order] == [0.0, 0.4]
+    assert place.with_shares({high: 0.4}).unknown == pytest.approx(0.6)
+    assert place.threshold({low: 0.5}) == 60 / LEVELS
+    assert place.threshold({}) == 0.0
+    cell = RankedCell(low, 0.0, 0.5, 0.5)
+    assert (cell.holds(0.0), cell.holds(5.0), cell.holds(10.0), cell.inner_order) == (True, True, True, True)
+    assert not RankedCell(low, 0.0, 0.5, 0.5, low_in=False, high_in=False).holds(0.0)
+
+
+@pytest.mark.parametrize(
+    ("counts", "known", "has_drifted"),
+    [
+        ([112, 88], Histogram.uniform(0, 20), False),  # 6 % apart; of 200 tuples chance moves 2·√(2/200)/2 = 10 %
+        ([124, 76], Histogram.uniform(0, 20), True),  # 12 %
+        ([510_000, 490_000], Histogram.uniform(0, 20), False),  # 1 %
+        ([530_000, 470_000], Histogram.uniform(0, 20), True),  # 3 %
+        ([500_000, 500_000], Histogram.uniform(0, 40), False),  # half of what is known lies elsewhere
+        ([900_000, 100_000], Histogram.of([(0, 10, 0.9), (10, 20, 0.1)]), False),
+        ([0, 0], Histogram.of([(0, 10, 0.9), (10, 20, 0.1)]), False),
+    ],
+)
+def test_a_stream_has_drifted_beyond_2_per_cent_and_chance(
+    counts: list[int], known: Histogram, has_drifted: bool
+) -> None:
+    learnt = LearntHistogram([Cell(0, 10), Cell(10, 20)])
+    learnt.observe(counts)
+    assert learnt.has_drifted_from(known) is has_drifted
+
+
+def test_mostly_unknown_values_count_as_well() -> None:
+    learnt = LearntHistogram([Cell(0, 10), Cell(10, 20), Cell(20, 30)])
+    learnt.observe([10, 30, 0], unknown=160)
+    assert learnt.shares == pytest.approx({Cell(0, 10): 0.05, Cell(10, 20): 0.15, Cell(20, 30): 0.0})
+    assert learnt.histogram.bins[2][2] == pytest.approx(1e-6, rel=1e-3), "a millionth of what was seen"
+    learnt.observe([0, 0, 0], unknown=100)
+    assert learnt.shares[Cell(10, 20)] == pytest.approx(27 / (36 + 144 + 100))
+
+
+def test_outputs_that_can_go_by_value_hide_no_others() -> None:
+    new = NetworkBuilder("two")
+    s = new.stream("s", COLUMNS)
+    s.output("able", worth((0, 50, 0.2), (50, 100, 1.0)))
+    s.map("m", {"value": "value * 2"}).output("unable", worth((0, 50, 0.2), (50, 100, 1.0)))
+    s.output("plain")
+    network, known = new.build(), Statistics({}, {}, {"s": UNIFORM})
+    assert list(not_by_value(network, known, {"s": 1.0})) == ["unable"]

@@ -354,6 +354,7 @@ def drifted(costs: dict[str, float] | None = None, share: float = 0.5, **other: 
         (drifted(), {"A": 0.1, "B": 0.3}, forked(), False),
         (drifted(), {"A": 0.3, "B": 0.1}, forked(), True),
         (Statistics(COSTS), {"A": 1.0, "B": 3.0}, forked(), True),
+        (Statistics({"two": 4.0, "four": 2.0}, {"one": 0.5}), {"A": 1.0, "B": 3.0}, forked(), True),
         (drifted(drop_cost=1e-9), {"A": 1.0, "B": 3.0}, forked(), True),
         (drifted(histograms={"A": UNIFORM}), {"A": 1.0, "B": 3.0}, forked(), True),
         (drifted(), {"A": 1.03, "B": 3.0}, forked(), False),  # a share of 0.2556 for 0.25
