@@ -13,8 +13,11 @@ may take the report of its last batches with it. Nothing in the ledger rests on 
    Drops further in have no row for such a batch.
 
 An open batch is in the summary as such until it is settled, so that sums never pass for complete when they are not.
+One that is missing between two others is open, too, whether anybody has noted it or not.
 
 The files are JSON lines, one file per query, on disk before the writer goes on. The last row of a (batch, drop) counts.
+The rows of a batch are written together; all but the last say that there are more, so that a batch of which a dying
+writer left the first rows only is not taken for entered.
 
 A query may run for months. Rows of its latest batches are kept as they are, by the ten thousand; those of older ones
 are added up by the minute, drop by drop. So sums stay as exact as they were, and the file, the memory that it takes and
@@ -24,7 +27,7 @@ the time of a restart stay small. Spark's checkpoint has long forgotten these ba
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -145,7 +148,7 @@ class LedgerPage:
         query: the query, if it says so.
         rows: of the latest batches, in the order of batches and drops.
         sums: of those before.
-        open: the batches that were noted as open and have not been entered yet.
+        open: the batches that have not been entered: noted as open, broken off, or missing between others.
     """
 
     query_id: str
@@ -156,14 +159,13 @@ class LedgerPage:
 
 
 def _page(query_id: str, records: Sequence[Record]) -> LedgerPage:
-    rows = [LedgerRow(**_content(record)) for record in _latest_rows(records)]
-    noted = {record["batch_id"] for record in _of_kind("open", records)}
+    book = _Book(records)
     return LedgerPage(
         query_id,
         _query(records),
-        rows,
+        [LedgerRow(**_content(record)) for record in _latest_rows(records, book.entered)],
         [LedgerSum(**_content(record)) for record in _of_kind("sum", records)],
-        noted - {row.batch_id for row in rows},
+        book.open | book.holes,
     )
 
 
@@ -178,12 +180,13 @@ def _of_kind(kind: str, records: Iterable[Record]) -> Iterator[Record]:
 
 
 def _content(record: Record) -> Record:
-    return {name: value for name, value in record.items() if name != "kind"}
+    return {name: value for name, value in record.items() if name not in ("kind", "more")}
 
 
-def _latest_rows(records: Iterable[Record]) -> list[Record]:
-    """The last one of each batch and drop, in their order."""
-    latest = {(record["batch_id"], record["drop"]): record for record in _of_kind("batch", records)}
+def _latest_rows(records: Iterable[Record], entered: Collection[int]) -> list[Record]:
+    """The last one of each batch and drop, in their order; of batches that have been entered."""
+    rows = (record for record in _of_kind("batch", records) if record["batch_id"] in entered)
+    latest = {(record["batch_id"], record["drop"]): record for record in rows}
     return [latest[key] for key in sorted(latest)]
 
 
@@ -202,27 +205,25 @@ def _added_up(records: Iterable[Record]) -> list[Record]:
 
 
 class _Book:
-    """The file of one query, and which batches are in it."""
+    """Which batches are in the records of one query."""
 
-    def __init__(self, path: Path) -> None:
-        self.journal = Journal(path)
+    def __init__(self, records: Iterable[Record] = ()) -> None:
         self.rows = 0
         self.entered: set[int] = set()
         self.noted: set[int] = set()
         self.folded_to = -1
-        for record in self.journal.read():
-            self.note(record)
-
-    def write(self, *records: Record) -> None:
-        self.journal.append(*records)
+        self.first: int | None = None
         for record in records:
             self.note(record)
 
     def note(self, record: Record) -> None:
         match record.get("kind"):
+            case "query":
+                self.first = record["first_batch"] if self.first is None else self.first
             case "batch":
                 self.rows += 1
-                self.entered.add(record["batch_id"])
+                if not record.get("more"):
+                    self.entered.add(record["batch_id"])
             case "open":
                 self.noted.add(record["batch_id"])
             case "folded":
@@ -231,6 +232,16 @@ class _Book:
     @property
     def open(self) -> set[int]:
         return self.noted - self.entered
+
+    @property
+    def holes(self) -> set[int]:
+        """What is missing before the last batch that was entered."""
+        return self.missing(max(self.entered, default=0))
+
+    def missing(self, end: int) -> set[int]:
+        """What has not been entered of the batches before one, from the first one under control on."""
+        first = min(self.entered, default=0) if self.first is None else self.first
+        return {batch_id for batch_id in range(max(first, self.folded_to + 1), end) if not self.has(batch_id)}
 
     def has(self, batch_id: int) -> bool:
         return batch_id in self.entered or (batch_id <= self.folded_to and batch_id not in self.noted)
@@ -251,50 +262,55 @@ class Ledger:
         self.directory.mkdir(parents=True, exist_ok=True)
         self._kept_rows = kept_rows
         self._lock = threading.RLock()
-        self._books: dict[str, _Book] = {}
+        self._books: dict[str, tuple[Journal, _Book]] = {}
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def add_query(self, query: LedgerQuery) -> None:
         """Note that a query runs under control."""
         with self._lock:
-            self._book(query.query_id).write({"kind": "query", **vars(query)})
+            self._write(query.query_id, {"kind": "query", **vars(query)})
 
     def add(self, rows: Iterable[LedgerRow]) -> None:
-        """Write the rows of a batch; earlier rows of the same batch and drop no longer count."""
-        records: dict[str, list[Record]] = {}
+        """Write the rows of a batch; earlier rows of the same batch and drop no longer count.
+
+        Nothing is written of a batch that has been added up: it comes for the second time.
+        """
+        batches: dict[tuple[str, int], list[Record]] = {}
         for row in rows:
-            records.setdefault(row.query_id, []).append({"kind": "batch", **vars(row)})
+            batches.setdefault((row.query_id, row.batch_id), []).append({"kind": "batch", "more": True, **vars(row)})
         with self._lock:
-            for query_id, of_query in records.items():
+            for (query_id, batch_id), of_batch in batches.items():
                 book = self._book(query_id)
-                book.write(*of_query)
+                if book.has(batch_id) and batch_id not in book.entered:
+                    continue
+                del of_batch[-1]["more"]
+                self._write(query_id, *of_batch)
                 if book.rows > 2 * self._kept_rows:
                     self._fold(query_id)
 
     def open_batch(self, query_id: str, batch_id: int) -> None:
         """Note that a batch is over of which there is no report."""
         with self._lock:
-            self._book(query_id).write({"kind": "open", "batch_id": batch_id})
+            self._write(query_id, {"kind": "open", "batch_id": batch_id})
 
     def _fold(self, query_id: str) -> None:
         """Add rows up that are older than those to be kept."""
-        book = self._book(query_id)
-        records = list(book.journal.read())
-        rows = _latest_rows(records)
+        journal, book = self._books.pop(query_id)
+        records = list(journal.read())
+        rows = _latest_rows(records, book.entered)
         first = rows[-self._kept_rows]["batch_id"]
         old = [record for record in rows if record["batch_id"] < first]
         query = _query(records)
-        book.journal.replace(
+        journal.replace(
             [
                 *([{"kind": "query", **vars(query)}] if query is not None else []),
                 {"kind": "folded", "to": max(first - 1, book.folded_to)},
                 *_added_up([*_of_kind("sum", records), *old]),
-                *({"kind": "open", "batch_id": batch_id} for batch_id in sorted(book.open)),
+                *({"kind": "open", "batch_id": batch_id} for batch_id in sorted(book.open | book.holes)),
                 *rows[len(old) :],
             ]
         )
-        del self._books[query_id]
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -308,6 +324,12 @@ class Ledger:
         with self._lock:
             return self._book(query_id).open
 
+    def missing(self, query_id: str, end: int) -> set[int]:
+        """The batches of a query before a certain one that have not been entered, noted as open or not."""
+        with self._lock:
+            book = self._book(query_id)
+            return book.open | book.missing(end)
+
     def queries(self) -> dict[str, LedgerQuery]:
         """All queries by id."""
         return {page.query.query_id: page.query for page in self.pages() if page.query is not None}
@@ -320,7 +342,14 @@ class Ledger:
         """The rows that count, in the order of queries, batches and drops."""
         return [row for page in self.pages() for row in page.rows]
 
+    def _write(self, query_id: str, *records: Record) -> None:
+        book = self._book(query_id)
+        self._books[query_id][0].append(*records)
+        for record in records:
+            book.note(record)
+
     def _book(self, query_id: str) -> _Book:
         if query_id not in self._books:
-            self._books[query_id] = _Book(self.directory / f"{query_id}.jsonl")
-        return self._books[query_id]
+            journal = Journal(self.directory / f"{query_id}.jsonl")
+            self._books[query_id] = journal, _Book(journal.read())
+        return self._books[query_id][1]
