@@ -66,13 +66,13 @@ class PlantController(Controller):
     Whatever the target says, a tenth of T − m goes into processing, on top of the time that starting the batch and
     reading it takes anyway: a batch that has waited too long has later tuples that are still in time.
 
-    Where a batch takes longer than (T − m)/2 with everything in it dropped, by the model (twice) and as three batches in a
-    row have shown, the target is *out of reach*: no drop makes batches short enough, and dropping for it would be harm
-    without use. What such a batch takes follows from the rate r at which tuples come, D = a + c_r·r·D: batches of a
-    steady length tell D well, even where they don't tell a from c_r. Out of reach only what is too much for the machine
-    is dropped: batches may get as long as 5·D, so that a load of up to four fifths of the capacity is kept whole. That
-    ends when a batch has taken less than 0.45·(T − m), or when by the model one without tuples would: surely, or for
-    five batches on end. With `insist` the target is aimed at all the same.
+    Where a batch takes longer than (T − m)/2 with everything in it dropped, by the model (twice) and as three batches
+    in a row have shown, the target is *out of reach*: no drop makes batches short enough, and dropping for it would be
+    harm without use. What such a batch takes follows from the rate r at which tuples come, D = a + c_r·r·D: batches of
+    a steady length tell D well, even where they don't tell a from c_r. Out of reach only what is too much for the
+    machine is dropped: batches may get as long as 5·D, so that a load of up to four fifths of the capacity is kept
+    whole. That ends when a batch has taken less than 0.45·(T − m), or when by the model one without tuples would:
+    surely, or for five batches on end. With `insist` the target is aimed at all the same.
 
     Until two batches after the warm-up have been seen, everything is kept.
 
