@@ -51,7 +51,7 @@ outputs:
     qos:
       loss: [[0, 0], [0.5, 0.7], [1, 1]]
 statistics:
-  costs: {stopped: 1.0e-6, mean: 2.0e-6}
+  costs: {stopped: 1.0e-6, mean: 2.0e-6, paid: 0, lanes: 0, both: 0, kmh: 0}
   selectivities: {stopped: 0.01, lanes.slow: 0.3}
   histograms:
     reports:

@@ -62,6 +62,7 @@ def fit(
         raise UnknownNameError(
             f"there is no node {name!r}", where="--node", got=name, hint=did_you_mean(name, topology.node)
         )
+    loaded.statistics.require_costs(loaded.network, str(spec))
     if not loaded.rates:
         raise InvalidValueError(
             "the spec has no rates", where=str(spec), got="none", expected="a rate for every stream under `rates`"

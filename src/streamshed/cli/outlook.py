@@ -130,6 +130,7 @@ def outlook(
     """Put the options of the command line together with what the spec says."""
     _check("--factor", factor, "a number > 0", factor > 0)
     _check("--headroom", headroom, "a number above 0, at most 1", 0 < headroom <= 1)
+    spec.statistics.require_costs(spec.network, source)
     given = dict(_parse_rate(text, spec.network.streams) for text in rates)
     together = {**spec.rates, **given}
     missing = [stream.id for stream in spec.network.streams if stream.id not in together]

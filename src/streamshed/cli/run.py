@@ -253,6 +253,8 @@ def run(
             stack.enter_context(logged_to(place / "node.log"))
             status = StatusFile(application, totals)
             told.append(status.show)
+        for note in runner.notes:
+            console.print(note, style="yellow", soft_wrap=True, markup=False)
         if stop_at_eof:
             stop_with_parent(stopped)
         outcome.rows = runner.sinks.tables

@@ -201,6 +201,7 @@ class _Parts:
             {end: share for end, share in known.selectivities.items() if end in ends},
             {name: columns for name, columns in known.histograms.items() if name in streams},
             known.drop_cost,
+            known.believed & operators,
         )
 
 

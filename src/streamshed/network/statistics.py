@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from streamshed.errors import InvalidValueError, UnknownNameError, did_you_mean
 from streamshed.network.network import Network
 from streamshed.network.nodes import Aggregate, Join, Split
 from streamshed.qos import Histogram
+
+_SOME_COST = 1.0
+"""Of an operator, where none is known. Any number would do; beside this one a drop costs next to nothing."""
+_SHOWN = 12
 
 
 @dataclass(frozen=True)
@@ -17,21 +21,71 @@ class Statistics:
     """Costs and selectivities of the operators, and how values are spread.
 
     Attributes:
-        costs: seconds of processing per input tuple, by operator id.
+        costs: seconds of processing per input tuple, by operator id; 0 for what costs nothing. What is left out is not
+            known.
         selectivities: output tuples per input tuple, by operator id, and by `split.branch` for splits. Above 1 is
             possible: a join, an aggregate over sliding windows.
         histograms: by stream id and column: how the values of arriving tuples are spread.
         drop_cost: seconds that a drop itself takes per tuple that reaches it.
+        believed: the operators whose cost is only believed, see `with_believed_costs`: it says nothing of seconds.
     """
 
     costs: Mapping[str, float] = field(default_factory=dict)
     selectivities: Mapping[str, float] = field(default_factory=dict)
     histograms: Mapping[str, Mapping[str, Histogram]] = field(default_factory=dict)
     drop_cost: float = 0.0
+    believed: frozenset[str] = frozenset()
 
     def cost(self, operator_id: str) -> float:
-        """Seconds per input tuple; an operator without statistics costs nothing."""
+        """Seconds per input tuple; 0 where that is not known: who decides by costs asks `unknown_costs` first."""
         return self.costs.get(operator_id, 0.0)
+
+    def unknown_costs(self, network: Network) -> tuple[str, ...]:
+        """The operators whose cost is not known, or only believed."""
+        operators = (operator.id for operator in network.operators)
+        return tuple(each for each in operators if each not in self.costs or each in self.believed)
+
+    def with_believed_costs(self, network: Network) -> Statistics:
+        """The statistics with a cost for every operator, to decide by where only proportions count.
+
+        What is not known costs as much as the others do on average; where nothing is known, all cost the same.
+
+        >>> from streamshed.network import NetworkBuilder
+        >>> new = NetworkBuilder("chain")
+        >>> new.stream("s", {"v": "int"}).filter("a", "v > 1").filter("b", "v > 2").filter("c", "v > 3").output("out")
+        >>> known = Statistics({"a": 0.001, "b": 0.003}).with_believed_costs(new.build())
+        >>> known.cost("c"), sorted(known.believed)
+        (0.002, ['c'])
+        """
+        unknown = self.unknown_costs(network)
+        if not unknown:
+            return self
+        given = [cost for operator, cost in self.costs.items() if operator not in unknown]
+        mean = sum(given) / len(given) if given else 0.0
+        costs = {**self.costs, **dict.fromkeys(unknown, mean or _SOME_COST)}
+        return replace(self, costs=costs, believed=frozenset(unknown))
+
+    @property
+    def cost_note(self) -> str | None:
+        """What a user should know of believed costs, in a line; None if there are none."""
+        if not self.believed:
+            return None
+        unknown = [operator for operator in self.costs if operator in self.believed]
+        alike = "as much as the others on average" if len(unknown) < len(self.costs) else "the same each"
+        return f"No cost is known of: {listed(unknown)}; believed to cost {alike}. What a batch costs in all is learnt."
+
+    def require_costs(self, network: Network, where: str) -> None:
+        """Raise unless the cost of every operator is known: else nobody can tell a load in seconds."""
+        unknown = self.unknown_costs(network)
+        if unknown:
+            raise InvalidValueError(
+                f"the load cannot be told: no cost is known of: {listed(unknown)}",
+                where=where,
+                got=f"{len(network.operators) - len(unknown)} of {len(network.operators)} costs",
+                expected="seconds of processing per tuple, for every operator; 0 for what costs nothing",
+                hint="write them under 'statistics: costs:'; `streamshed run` needs none, it finds out by itself",
+                at=("statistics", "costs"),
+            )
 
     def selectivity(self, end: str) -> float:
         """Output tuples per input tuple at an operator or branch; 1 without statistics."""
@@ -110,6 +164,16 @@ class Statistics:
                         hint=did_you_mean(column, streams[stream_id].columns),
                         at=("statistics", "histograms", stream_id, column),
                     )
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names for a message.
+
+    >>> listed(["a", "b"]), listed([str(i) for i in range(100)])
+    ('a, b', '0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 88 more')
+    """
+    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
 
 
 def selectivity_ends(network: Network) -> tuple[str, ...]:

@@ -64,13 +64,18 @@ def stage_queries(network: Network, stages: Sequence[Stage]) -> tuple[Query, ...
 def foreseen(
     network: Network, statistics: Statistics, rates: Mapping[str, float], stages: Sequence[Stage]
 ) -> dict[str, StageCapacity]:
-    """What the statistics say about stages, by id, for the time before anything was measured."""
+    """What the statistics say about stages, by id, for the time before anything was measured.
+
+    A stage with an operator whose cost is only believed is taken to cost nothing: so no belief is taken for seconds, and
+    it is soon measured.
+    """
     on_arcs = arc_rates(network, statistics, rates)
     into = {node: sum(on_arcs[arc.id] for arc in network.arcs_into[node]) for node in network.nodes}
     result = {}
     for stage in stages:
         came = sum(_leaving(network, on_arcs, source) for source in stage.inputs)
-        load = sum(statistics.cost(operator) * into[operator] for operator in stage.operators)
+        known = statistics.believed.isdisjoint(stage.operators)
+        load = sum(statistics.cost(operator) * into[operator] for operator in stage.operators) if known else 0.0
         passed = _leaving(network, on_arcs, stage.id) if stage.is_durable else 0.0
         row_bytes = tuple_bytes(network.schemas[stage.id].columns) if stage.is_durable else 0.0
         per_row = 1.0 / came if came > 0 else 0.0

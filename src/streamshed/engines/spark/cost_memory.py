@@ -23,7 +23,7 @@ _LEAST_GROWTH = 0.5
 
 
 def believed_cost(spec: Spec, target_s: float) -> BatchCost | None:
-    """What batches cost by the statistics of a spec; None if they say nothing.
+    """What batches cost by the statistics of a spec; None if they say nothing, or not all.
 
     >>> from streamshed.network import parse_spec
     >>> spec = parse_spec('''
@@ -38,6 +38,8 @@ def believed_cost(spec: Spec, target_s: float) -> BatchCost | None:
     >>> cost.fixed_s, cost.read_s, cost.process_s
     (0.5, 0.0002, 0.002)
     """
+    if spec.statistics.unknown_costs(spec.network):
+        return None
     tuples_tps = sum(spec.rates.values())
     load = total_load(load_coefficients(spec.network, spec.statistics), spec.rates) / (spec.capacity or 1.0)
     if tuples_tps <= 0 or load <= 0:

@@ -134,6 +134,7 @@ class NodeRunner(Closing):
         stopped: threading.Event | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        spec = replace(spec, statistics=spec.statistics.with_believed_costs(spec.network))
         self.node: NodeSpec = node_spec(spec, name)
         self.spark, self._clock, self._told = spark, clock, on_batch
         self._unwanted = stopped or threading.Event()
@@ -273,7 +274,7 @@ class NodeRunner(Closing):
         assert self._tables is not None
         model = self._tables.model
         if not isinstance(self.controller, PlantController):
-            return model
+            return None if self.node.spec.statistics.believed else model
         rate_tps = self.lasting.of(self.controller.lasting_rate_tps or 0.0)
         return measured_model(model, rates_tps, rate_tps) if rate_tps > 0 else None
 

@@ -42,7 +42,7 @@ from streamshed.network.siblings import siblings
 from streamshed.network.stages import ALL_OUTPUTS, Stage, source_order, stages
 from streamshed.planning import PlaceWeightPlanner, Planner, SemanticRoadMapPlanner
 from streamshed.planning.fair import ObservedSic
-from streamshed.planning.values import Beliefs, ValueLearner, believed_values
+from streamshed.planning.values import Beliefs, ValueLearner, believed_values, value_notes
 from streamshed.scheduling import OPTIMIZER, OptimizerSettings
 
 _LOG = logging.getLogger(__name__)
@@ -137,6 +137,7 @@ class NetworkRunner(Closing):
         gate: drops and counts.
         scheduler: gives the turns, if anybody does.
         backlog: what waits.
+        notes: what its user should know of its decisions before it starts.
     """
 
     def __init__(
@@ -165,6 +166,7 @@ class NetworkRunner(Closing):
             raise InvalidValueError(
                 "a running network needs rates to compare its streams", where="rates", got="none", expected="tuples/s"
             )
+        spec = replace(spec, statistics=spec.statistics.with_believed_costs(spec.network))
         self.spark = spark
         self.spec = spec
         self.network: Network = spec.network
@@ -180,6 +182,9 @@ class NetworkRunner(Closing):
             planner,
             frozenset(stream for stream, _ in beliefs.believed),
         )
+        self.notes = list(value_notes(spec.network, beliefs, spec.rates)) if planner.by_value else []
+        if (of_costs := spec.statistics.cost_note) is not None:
+            self.notes.insert(0, of_costs)
         self._values = ValueLearner(spec.network, beliefs.statistics, spec.rates, self.manager.locations)
         self._memory = CostMemory(self.directory / "cost.json")
         self._memory.recall(self.manager.controller)
