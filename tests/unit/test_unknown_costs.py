@@ -80,7 +80,7 @@ def test_what_is_not_known_is_believed_to_cost_as_much_as_the_rest(
     assert found.believed == frozenset(unknown)
     assert (found.selectivities, found.drop_cost) == ({"a": 0.5}, 0.125)
     assert found.unknown_costs(network()) == tuple(unknown), "a belief is no knowledge"
-    assert found.with_believed_costs(network()) == found
+    assert found.with_believed_costs(network()) is found
     assert given.costs == costs
 
 
@@ -140,6 +140,8 @@ def test_a_node_takes_beliefs_from_the_whole_network_along() -> None:
     edge, core = node_specs(believed)["edge"].spec, node_specs(believed)["core"].spec
     assert core.statistics.costs == {"c": 2e-6}
     assert core.statistics.believed == {"c"}
+    assert core.statistics.with_believed_costs(core.network) is core.statistics, "it stays what it is for all nodes"
+    assert core.statistics.cost_note is not None
     assert believed_cost(core, 10.0) is None
     assert edge.statistics.believed == frozenset()
     assert believed_cost(edge, 10.0) is not None

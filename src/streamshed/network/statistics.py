@@ -48,7 +48,8 @@ class Statistics:
     def with_believed_costs(self, network: Network) -> Statistics:
         """The statistics with a cost for every operator, to decide by where only proportions count.
 
-        What is not known costs as much as the others do on average; where nothing is known, all cost the same.
+        What is not known costs as much as the others do on average; where nothing is known, all cost the same. What is
+        believed already stays as it is.
 
         >>> from streamshed.network import NetworkBuilder
         >>> new = NetworkBuilder("chain")
@@ -57,13 +58,13 @@ class Statistics:
         >>> known.cost("c"), sorted(known.believed)
         (0.002, ['c'])
         """
-        unknown = self.unknown_costs(network)
+        unknown = [operator.id for operator in network.operators if operator.id not in self.costs]
         if not unknown:
             return self
-        given = [cost for operator, cost in self.costs.items() if operator not in unknown]
+        given = [cost for operator, cost in self.costs.items() if operator not in self.believed]
         mean = sum(given) / len(given) if given else 0.0
         costs = {**self.costs, **dict.fromkeys(unknown, mean or _SOME_COST)}
-        return replace(self, costs=costs, believed=frozenset(unknown))
+        return replace(self, costs=costs, believed=self.believed.union(unknown))
 
     @property
     def cost_note(self) -> str | None:
