@@ -66,8 +66,8 @@ def foreseen(
 ) -> dict[str, StageCapacity]:
     """What the statistics say about stages, by id, for the time before anything was measured.
 
-    A stage with an operator whose cost is only believed is taken to cost nothing: no belief passes for seconds, and it is
-    soon measured.
+    A stage with an operator whose cost is only believed is taken to cost nothing: no belief passes for seconds, and it
+    is soon measured.
     """
     on_arcs = arc_rates(network, statistics, rates)
     into = {node: sum(on_arcs[arc.id] for arc in network.arcs_into[node]) for node in network.nodes}
