@@ -21,10 +21,12 @@ from streamshed.engines.sim.queues import ArcQueue
 from streamshed.engines.sim.result import step_end_s
 from streamshed.engines.sim.tracks import Both, Meter, Reading, Watch, read
 from streamshed.engines.sim.tuples import DELIVERED, DROPPED, FILTERED, Ids, Times, Tuples
+from streamshed.engines.sim.values import draws_from, value_test, value_utility_of
 from streamshed.engines.sim.windows import AggregateContents, JoinContents
 from streamshed.errors import InvalidValueError
 from streamshed.load import Admission
 from streamshed.network import Arc, Filter, Network, NetworkBuilder, Output, Statistics
+from streamshed.network.expressions import RangeTest
 from streamshed.network.paths import queries
 from streamshed.qos import Histogram, LossGraph, Qos, ValueGraph
 from streamshed.workload import Phases
@@ -496,6 +498,44 @@ def test_the_backlog_of_streams_that_meet_goes_by_their_rates() -> None:
     sides = places.places["j"].sides
     assert sides is not None
     assert sides.shares == pytest.approx([0.75 * 0.6 + 0.25 * 1.0, 0.5])
+    still = Backlog(places, known, dict.fromkeys("abc", 0.0))
+    still.set({"a": 0.4, "b": 0.5, "c": 0.0})
+    assert sides.shares == [1.0, 0.5], "of nothing nothing is dropped"
+
+
+@pytest.mark.parametrize(
+    ("predicate", "passing"),
+    [
+        ("v > 2", [0, 0, 0, 1, 1]),
+        ("v >= 2", [0, 0, 1, 1, 1]),
+        ("v < 2", [1, 1, 0, 0, 0]),
+        ("v <= 2", [1, 1, 1, 0, 0]),
+        ("v = 2", [0, 0, 1, 0, 0]),
+        ("v <> 2", [1, 1, 0, 1, 1]),
+        ("v >= 1 AND v < 3", [0, 1, 1, 0, 0]),
+        ("v > 1 OR v < 1", [1, 0, 1, 1, 1]),
+        ("true", [1, 1, 1, 1, 1]),
+    ],
+)
+def test_a_predicate_on_many_values_at_once(predicate: str, passing: list[int]) -> None:
+    test = RangeTest.of(predicate, "v")
+    assert test is not None
+    assert value_test(test)(np.array([0.0, 1.0, 2.0, 3.0, 4.0])).tolist() == [bool(one) for one in passing]
+    assert not value_test(test)(np.array([math.nan]))[0]
+
+
+def test_the_utility_of_many_values_at_once() -> None:
+    """As of each alone: on knees, slopes, jumps, and beyond the ends."""
+    graph = ValueGraph.of("v", [(0, 0.1), (10, 0.5), (10, 0.9), (20, 0.9), (40, 0.3)])
+    values = np.array([-5.0, 0.0, 2.5, 7.5, 10.0, 15.0, 20.0, 25.0, 39.0, 40.0, 99.0])
+    assert value_utility_of(graph)(values).tolist() == pytest.approx([graph.utility(value) for value in values])
+
+
+def test_values_are_drawn_as_a_histogram_says() -> None:
+    draw = draws_from(Histogram.of([(0, 10, 1), (10, 10, 2), (10, 20, 0), (30, 50, 1)]))
+    assert draw(np.array([0.0, 0.125, 0.25, 0.7, 0.75, 0.875, 0.9999])).tolist() == pytest.approx(
+        [0.0, 5.0, 10.0, 10.0, 30.0, 40.0, 50.0], abs=0.01
+    )
 
 
 # --- whole runs -------------------------------------------------------------------------------------------------------

@@ -67,6 +67,20 @@ def joins(drop_cost: float = 0.0) -> FlowGraph:
     return flow_graph(new.build(), known, {"a": 20.0, "b": 10.0, "c": 5.0})
 
 
+def two_joins(drop_cost: float = 0.0) -> FlowGraph:
+    """A stream in two joins, and a side that is dear before it forks: it goes down alone, further than the other."""
+    new = NetworkBuilder("two joins")
+    a = new.stream("a", COLUMNS, time="ts")
+    b = new.stream("b", OTHER, time="ts").filter("fb", "w > 0")
+    c = new.stream("c", {"ts": "timestamp", "k": "bigint", "x": "double"}, time="ts")
+    a.join("j", b, on=["k"], within_s=1).filter("g", "value > 1").output("o", Qos(loss=KNEE))
+    a.join("i", c, on=["k"], within_s=1).output("p", Qos(loss=TWO_KNEES, weight=2.5))
+    b.filter("l", "w > 2").output("r", Qos(loss=TWO_KNEES, weight=0.2))
+    costs = {"fb": 6.0, "j": 0.4, "g": 0.2, "i": 0.5, "l": 0.1}
+    known = Statistics(costs, {"fb": 0.9, "j": 0.8}, drop_cost=drop_cost)
+    return flow_graph(new.build(), known, {"a": 10.0, "b": 8.0, "c": 9.0})
+
+
 def valued(drop_cost: float = 0.0) -> FlowGraph:
     """Values told apart at some places and not at others."""
     new = NetworkBuilder("valued")
@@ -80,7 +94,7 @@ def valued(drop_cost: float = 0.0) -> FlowGraph:
     return flow_graph(new.build(), known, {"s": 10.0}, by_value=True)
 
 
-GRAPHS = [deep_tree, unions, joins, valued]
+GRAPHS = [deep_tree, unions, joins, two_joins, valued]
 
 
 def steps(
@@ -167,7 +181,9 @@ def test_the_walk_knows_what_flows(build: Callable[..., FlowGraph]) -> None:
         limits |= {node: min(limits.get(node, 1.0), move.limit) for node in move.nodes}
         assert walk.fractions == pytest.approx(graph.fractions(limits), abs=1e-7)
         assert move.top - move.limit <= 0.3 + 1e-9
-    assert max(walk.fractions) == pytest.approx(0.0, abs=1e-9)
+    left = [flow for flow, weight in zip(walk.fractions, graph.weight, strict=True) if weight > 0]
+    assert max(left) == pytest.approx(0.0, abs=1e-9)
+    assert graph.utility(walk.fractions) == pytest.approx(graph.utility([0.0] * len(graph)), abs=1e-9)
 
 
 def test_candidates_are_cells_where_values_are_told_apart_and_whole_places_elsewhere() -> None:
@@ -185,6 +201,17 @@ def test_candidates_are_cells_where_values_are_told_apart_and_whole_places_elsew
     assert by_arc["s->d"] in found
     assert all((node,) in found for arc in ("s->a", "a->b", "a->c") for node in by_arc[arc])
     assert len(found) == 2 + 3 * len(by_arc["s->a"])
+
+
+def test_one_side_of_a_join_may_lie_below_the_other_until_that_follows_for_nothing() -> None:
+    graph = two_joins()
+    at = {location.arc: location.nodes[0] for location in graph.locations}
+    left, right = at["a->j.left"], at["b"]
+    found = list(steps(graph))
+    alone = [(before, after) for move, _, before, after in found if move.nodes == (right,)]
+    assert any(after[right] < before[right] <= before[left] for before, after in alone)
+    free = [move for move, _, before, after in found if loss_and_gain(graph, before, after)[0] < 1e-9]
+    assert any(left in move.nodes for move in free)
 
 
 def test_a_step_of_a_join_meets_the_other_side() -> None:

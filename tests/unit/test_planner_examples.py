@@ -338,6 +338,9 @@ def test_an_output_without_goals_tolerates_anything() -> None:
     new.stream("s", COLUMNS).filter("a", "value > 0").output("o")
     plan = planned("place-weight", new.build(), Statistics({"a": 1.0}), {"s": 10.0}, 0.0)
     assert dropped(plan) == pytest.approx({"s": 1.0})
+    new.stream("t", COLUMNS).filter("b", "value > 0").output("p")
+    plan = planned("place-weight", new.build(), Statistics({"a": 1.0, "b": 2.0}), {"s": 10.0, "t": 10.0}, 4.0)
+    assert dropped(plan) == pytest.approx({"t": 1.0, "s": 0.6})
 
 
 def test_many_shedders_are_found_by_halving() -> None:

@@ -161,6 +161,12 @@ def test_a_learner_without_places_by_value_learns_nothing() -> None:
 # --- what is known of values ------------------------------------------------------------------------------------------
 
 
+def test_more_cells_than_steps_share_them_in_proportion() -> None:
+    order = ranked_order([(Cell(i, i + 1), 3.0 if i == 7 else 1.0) for i in range(298)])
+    assert [LEVELS * order[i].width for i in (0, 7)] == pytest.approx([240 / 300, 720 / 300])
+    assert LEVELS * order[-1].start == pytest.approx(240 * 299 / 300)
+
+
 def test_cells_without_a_share_hold_nothing_and_lose_nothing() -> None:
     low, high = Cell(0, 10), Cell(10, 20)
     place = RankedLocation("s", "v", ranked_order([(low, 0.5), (high, 0.5)]))
