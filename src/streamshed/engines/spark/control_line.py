@@ -14,7 +14,9 @@ again. (This is why there is a join and not a scalar subquery: in a subquery, `c
 planning.)
 
 The ring reaches 12.8 s back (for batches that have started but not read it yet) and 12.8 s ahead (for a writer that is
-held up). A batch that is replayed later than that is pinned: its slot keeps what it was.
+held up). A batch that is at work for longer, or is replayed, is pinned: its slot keeps what it was. Where ring and
+history may differ all the same (a writer that was held up for too long, or in the middle of a change; a clock that was
+set back by far; two pins in one place of the ring), the history says so: `is_certain`.
 
 Hazards that shape the file: Spark caches its length, so the width is fixed; it is renamed into place, so that no one
 reads half of it; a checksum file that a Hadoop client left behind would go stale, so it is removed. It is read by a
@@ -27,8 +29,8 @@ import math
 import os
 import tempfile
 import time
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -36,11 +38,10 @@ from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from streamshed.engines.spark.journal import Journal, Record
+from streamshed.engines.spark.control_history import ControlHistory, Levels
+from streamshed.engines.spark.journal import Record
 from streamshed.errors import InvalidValueError, StreamshedError
-
-LEVELS = 256
-"""Thresholds are whole multiples of 1/256: fine enough for control, and three digits wide."""
+from streamshed.planning.ranks import LEVELS
 
 THRESHOLDS = "_thresholds"
 """The column that holds the fractions of all drops."""
@@ -52,16 +53,28 @@ _LEAST_LEAD_MS = 20  # a change must be visible to readers before the slot from 
 _MOST_LEAD_MS = 2000
 _SPARE_MS = 5
 
+_NEVER_MS = 2**62
+
 KEPT_CHANGES = 50_000
 """Of the thresholds: those of some hours at least."""
 
 _DIGITS = 4  # of a level, with the space behind it
 
-Levels = tuple[int, ...]
-
 
 class ControlError(StreamshedError, OSError):
     """The control directory cannot be used."""
+
+
+@dataclass(frozen=True)
+class _Pin:
+    """The thresholds of a slot that stay, and how many batches need them."""
+
+    levels: Levels
+    batches: int
+
+    def again(self, more: int) -> _Pin:
+        """The same for more batches."""
+        return _Pin(self.levels, self.batches + more)
 
 
 class ControlLine:
@@ -74,6 +87,10 @@ class ControlLine:
         size: how many thresholds there are.
         clock: the time in seconds since 1970, by the clock of the Spark driver.
         kept: how many changes the history keeps, and up to twice as many before it forgets the older ones.
+
+    Attributes:
+        unread_since_ms: when the first batch started, milliseconds since 1970, that is not pinned and may not have read
+            the line yet; whoever knows says so again and again. Until then the ring is taken to reach back far enough.
 
     >>> import tempfile
     >>> line = ControlLine(tempfile.mkdtemp(), 2, clock=lambda: 1000.0)
@@ -90,25 +107,21 @@ class ControlLine:
         self.size = size
         self.directory = usable(Path(directory))
         self.path = self.directory / "control"
+        self._next = self.path.with_name(".control.tmp")
         self._clock = clock
-        self._kept = kept
-        self._since = 0
-        self._froms: list[int] = []
-        self._levels: list[Levels] = []
-        self._late: list[tuple[int, int]] = []
-        self._pins: dict[int, Levels] = {}
-        self._covered = 0
-        self._last = 0
-        self._history = Journal(self.directory / "control-history.jsonl")
+        self._pins: dict[int, _Pin] = {}
+        self._shown_pins: dict[int, Levels] = {}
         self._lead_ms = float(_LEAST_LEAD_MS)
-        for record in self._published():
-            self._replay(record)
+        self._latest = 0
+        self.unread_since_ms = _NEVER_MS
+        self._history = ControlHistory(self.directory / "control-history.jsonl", size, kept, self._shows)
         self._ring: NDArray[np.int64] = np.zeros((SLOTS, size), dtype=np.int64)
-        self._last = self._froms[-1] if self._froms else 0
-        self._forget()
-        now = self._slot()
-        for slot in range(now - _AHEAD, now):
-            self._ring[slot % SLOTS] = self._at(slot)
+        now = self._latest = self._slot()
+        if now < self._history.last - _MOST_LEAD_MS // SLOT_MS:
+            self._latest = self._history.last + _AHEAD  # the clock was set back: until then batches may have started
+        for slot in range(now - _AHEAD, now + _AHEAD):
+            if self._history.is_certain(slot):
+                self._ring[slot % SLOTS] = self._history.at(slot)
         self.write([0.0] * size)
 
     # --- writing ---------------------------------------------------------------------------------------------------
@@ -122,17 +135,10 @@ class ControlLine:
                 got=list(fractions),
                 expected=f"{self.size} numbers from 0 to 1",
             )
-        levels = _levels(fractions)
-        record = self._announce(levels)
-        start = int(record["from"])
-        self._replay(record)
-        self._publish(start, levels)
+        start = self._change(_levels(fractions))
         if self._slot() >= start:
             # Held up just now: a batch that started meanwhile may have read the line before the change.
-            late: Record = {"late": [start, self._slot()]}
-            self._history.append(late)
-            self._replay(late)
-        self._forget()
+            self._history.doubt(start, self._slot())
         return start * SLOT_MS
 
     @staticmethod
@@ -142,48 +148,81 @@ class ControlLine:
 
     def refresh(self) -> None:
         """Carry the last thresholds on; to be called at least every few seconds."""
-        if self._slot() + _AHEAD // 2 > self._covered:
+        now = self._slot()
+        reach = self._history.covered - SLOTS
+        if now < reach and self._history.is_certain(now):
+            # The clock was set back: what the ring holds for this slot is meant for one that is to come.
+            self._history.doubt(now - _AHEAD, reach - 1)
+        if now + _AHEAD // 2 > self._history.covered:
             self.write(self.read())
 
-    def pin(self, time_ms: int) -> None:
-        """Keep the thresholds of a batch that started then, because it is going to be replayed."""
-        slot = time_ms // SLOT_MS
-        self._pins[slot] = self._at(slot)
-        self.write(self.read())
+    def pin(self, *times_ms: int) -> None:
+        """Keep the thresholds of batches that started then: they read them late, or again. As often as `release`."""
+        new: list[int] = []
+        for slot in (time_ms // SLOT_MS for time_ms in times_ms):
+            known = self._pins.get(slot)
+            if known is None:
+                new.append(slot)
+            self._pins[slot] = _Pin(self._history.at(slot), 1) if known is None else known.again(1)
+        try:
+            for slot in new:
+                if self._held()[slot % SLOTS] != self._pins[slot].levels:
+                    self._history.doubt(slot, slot)  # its place in the ring is that of an older one
+            if new:
+                self.write(self.read())
+        except OSError:
+            self.release(*times_ms)
+            raise
 
-    def release(self, time_ms: int) -> None:
-        """The replay is over."""
-        self._pins.pop(time_ms // SLOT_MS, None)
+    def release(self, *times_ms: int) -> None:
+        """Batches that were pinned are over."""
+        for slot in (time_ms // SLOT_MS for time_ms in times_ms):
+            known = self._pins.pop(slot, None)
+            if known is not None and known.batches > 1:
+                self._pins[slot] = known.again(-1)
 
-    def close(self) -> None:
-        """Drop nothing any more, for good: queries that go on are not controlled."""
+    def close(self, running: Collection[int | None] = ()) -> None:
+        """Drop nothing any more, for good: queries that go on are not controlled.
+
+        Args:
+            running: for each query that goes on, when the batch started that it is at work on, milliseconds since 1970;
+                None if it is at work on none. Whether that one has read the line already, nobody knows.
+        """
         self._pins.clear()
-        self.write([0.0] * self.size)
+        now = self._slot()
+        start = self.write([0.0] * self.size) // SLOT_MS
+        if running:
+            self._history.doubt(now, start - 1)
+        for time_ms in running:
+            if time_ms is not None:
+                self._history.doubt(time_ms // SLOT_MS, time_ms // SLOT_MS)
         self._ring[:] = 0
-        self._store()
+        self._store(self._ring)
+        self._show()
+        self._history.close()
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def read(self) -> tuple[float, ...]:
         """The fractions that were written last."""
-        return tuple(level / LEVELS for level in self._at(self._froms[-1]))
+        return tuple(level / LEVELS for level in self._history.latest)
 
     @property
     def holds_from_ms(self) -> int:
         """When the last change begins to hold, milliseconds since 1970."""
-        return self._last * SLOT_MS
+        return self._history.last * SLOT_MS
 
     def at(self, time_ms: int) -> tuple[float, ...]:
         """The fractions of a batch that started at a time."""
-        return tuple(level / LEVELS for level in self._at(time_ms // SLOT_MS))
+        return tuple(level / LEVELS for level in self._history.at(time_ms // SLOT_MS))
 
     def is_certain(self, time_ms: int) -> bool:
         """Whether a batch that started then surely read what `at` says.
 
-        Not if a change came too late for it, or the history does not go back so far.
+        Not if a change came too late for it, if nobody carried the line on until then, or if the history does not go
+        back so far.
         """
-        slot = time_ms // SLOT_MS
-        return slot >= self._since and not any(start <= slot <= end for start, end in self._late)
+        return self._history.is_certain(time_ms // SLOT_MS)
 
     def thresholds(self, spark: SparkSession) -> DataFrame:
         """One row for the plan of a streaming query: the fractions to drop in its running batch, as `THRESHOLDS`."""
@@ -202,99 +241,79 @@ class ControlLine:
 
     # --- within ----------------------------------------------------------------------------------------------------
 
-    def _announce(self, levels: Levels) -> Record:
-        """Write a change to the history, with a start that leaves time to publish it."""
+    def _change(self, levels: Levels) -> int:
+        """Write a change to the history, then to the line, with a start that leaves time for both; give the start."""
         while True:
             asked_ms = self._clock() * 1000
             start = int(asked_ms + self._lead_ms) // SLOT_MS + 1
-            start = max(start, self._last)  # also if the clock was set back
-            pins = [(start + (pin - start) % SLOTS, of_pin) for pin, of_pin in self._pins.items()]
-            pins = [(slot, of_pin) for slot, of_pin in sorted(pins) if slot < start + _AHEAD]
-            record: Record = {"from": start, "x": levels, "pins": pins}
-            self._history.append(record)
+            start = max(start, self._history.last, self._latest + 1)  # also if the clock was set back
+            held = self._held()
+            doubted = [*self._lost(start), *self._run_over(start, held)]
+            record = self._history.announce(start, start + _AHEAD, levels, _ahead(start, held), doubted)
+            ring = self._ring.copy()
+            ring[np.arange(start, start + _AHEAD) % SLOTS] = levels
+            for place, of_pin in held.items():
+                ring[place] = of_pin
+            self._store(ring)
             now_ms = self._clock() * 1000
             self._lead_ms = max(_LEAST_LEAD_MS, 2 * (now_ms - asked_ms), 0.95 * self._lead_ms)
             if now_ms + _SPARE_MS < start * SLOT_MS or self._lead_ms > _MOST_LEAD_MS:
-                self._last = start
-                return record
-            self._history.append({"void": start})  # the disk was slow: too late for this start
+                break
+        self._show()
+        self._ring, self._shown_pins = ring, held
+        self._history.confirm(record)
+        return start
 
-    def _published(self) -> list[Record]:
-        """The history without what never came to be seen: changes taken back, or cut off by the writer's death."""
-        records: list[Record] = []
-        for record in self._history.read():
-            if "void" in record:
-                records.pop()
-            else:
-                records.append(record)
-        if records and "from" in records[-1] and not self._shows(records[-1]):
-            self._history.append({"void": records.pop()["from"]})
-        return records
+    def _held(self) -> dict[int, Levels]:
+        """What pins hold, by their places in the ring: where there are two, the older one."""
+        held: dict[int, Levels] = {}
+        for slot, pin in self._pins.items():
+            held.setdefault(slot % SLOTS, pin.levels)
+        return held
 
-    def _shows(self, record: Record) -> bool:
-        """Whether the line, as an earlier writer left it, holds a change."""
-        levels = self.path.read_text().split() if self.path.exists() else []
-        width, slot = len(levels) // SLOTS, int(record["from"]) % SLOTS
-        return [f"{level:03d}" for level in record["x"]] == levels[slot * width : (slot + 1) * width]
+    def _lost(self, start: int) -> list[tuple[int, int]]:
+        """The slots that a change overwrites in the ring though a batch may not have read them."""
+        first, last = self.unread_since_ms // SLOT_MS, start + _AHEAD - SLOTS - 1
+        return [(first, last)] if last >= first else []
 
-    def _slot(self) -> int:
-        return int(self._clock() * 1000) // SLOT_MS
+    def _run_over(self, start: int, held: Mapping[int, Levels]) -> list[tuple[int, int]]:
+        """The slots just past that new pins overwrite: a batch that started then may not have read its own."""
+        found: list[tuple[int, int]] = []
+        for place, levels in held.items():
+            past = start - 1 - (start - 1 - place) % SLOTS
+            is_new = self._shown_pins.get(place) != levels
+            if is_new and past not in self._pins and self._history.at(past) != levels:
+                found.append((past, past))
+        return found
 
-    def _at(self, slot: int) -> Levels:
-        entry = bisect_right(self._froms, slot)
-        levels = self._levels[entry - 1] if entry else ()
-        return (*levels, *[0] * self.size)[: self.size]
-
-    def _replay(self, record: Record) -> None:
-        """Take a record of the history: a change takes the place of all that was to come from its start on."""
-        if "since" in record:
-            self._since = record["since"]
-            return
-        if "late" in record:
-            self._late.append(tuple(record["late"]))
-            return
-        start, levels = int(record["from"]), tuple(record["x"])
-        keep = bisect_right(self._froms, start - 1)
-        del self._froms[keep:], self._levels[keep:]
-        self._put(start, levels)
-        for slot, of_pin in record["pins"]:
-            self._put(slot, tuple(of_pin))
-            self._put(slot + 1, levels)
-
-    def _forget(self) -> None:
-        """Forget the older half of a long history: batches that started then are over and in the ledger."""
-        if len(self._froms) <= 2 * self._kept:
-            return
-        del self._froms[: -self._kept], self._levels[: -self._kept]
-        self._since = self._froms[0]
-        self._late = [(start, end) for start, end in self._late if end >= self._since]
-        changes = zip(self._froms, self._levels, strict=True)
-        self._history.replace(
-            [
-                {"since": self._since},
-                *({"late": late} for late in self._late),
-                *({"from": start, "x": levels, "pins": []} for start, levels in changes),
-            ]
+    def _shows(self, change: Record) -> bool:
+        """Whether the line, as an earlier writer left it, holds a change in all slots that it reaches."""
+        words = self.path.read_text().split()[:-1] if self.path.exists() else []
+        width, start = len(words) // SLOTS, int(change["from"])
+        pinned: dict[int, list[int]] = dict(change["pins"])
+        return width > 0 and all(
+            [int(word) for word in words[slot % SLOTS * width :][:width]] == pinned.get(slot, change["x"])
+            for slot in range(start, min(int(change.get("to", start + _AHEAD)), start + _AHEAD))
         )
 
-    def _put(self, start: int, levels: Levels) -> None:
-        if self._froms and self._froms[-1] == start:
-            self._levels[-1] = levels
-        else:
-            self._froms.append(start)
-            self._levels.append(levels)
+    def _slot(self) -> int:
+        slot = int(self._clock() * 1000) // SLOT_MS
+        self._latest = max(self._latest, slot)
+        return slot
 
-    def _publish(self, start: int, levels: Levels) -> None:
-        self._covered = start + _AHEAD
-        self._ring[np.arange(start, self._covered) % SLOTS] = levels
-        for pin, of_pin in self._pins.items():
-            self._ring[pin % SLOTS] = of_pin
-        self._store()
+    def _store(self, ring: NDArray[np.int64]) -> None:
+        """Write the line beside the one that is there."""
+        self._next.write_text(" ".join(f"{level:03d}" for level in (*ring.ravel(), 0)) + "\n")
 
-    def _store(self) -> None:
-        temporary = self.path.with_name(".control.tmp")
-        temporary.write_text(" ".join(f"{level:03d}" for level in (*self._ring.ravel(), 0)) + "\n")
-        os.replace(temporary, self.path)  # noqa: PTH105  (one system call, and atomic)
+    def _show(self) -> None:
+        """Have readers see what was stored."""
+        os.replace(self._next, self.path)  # noqa: PTH105  (one system call, and atomic)
+
+
+def _ahead(start: int, held: Mapping[int, Levels]) -> list[tuple[int, Levels]]:
+    """What pins hold from a slot on, as far as the line is written ahead: slots in their order, and levels."""
+    found = sorted((start + (place - start) % SLOTS, levels) for place, levels in held.items())
+    return [(slot, levels) for slot, levels in found if slot < start + _AHEAD]
 
 
 def _levels(fractions: Sequence[float]) -> Levels:
