@@ -1,12 +1,16 @@
 """Small replayable streams for tests: a directory of Parquet files, one file a micro-batch."""
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
+
+from streamshed.engines.spark.control_line import ControlLine
+from tests.polling import wait_for
+
+__all__ = ["SCHEMA", "add_file", "read_stream", "rows", "wait_for", "wait_for_slot"]
 
 SCHEMA = "id bigint, car int, speed double, arrival timestamp"
 
@@ -36,8 +40,7 @@ def read_stream(spark: SparkSession, directory: Path, schema: str = SCHEMA) -> D
     return reader.parquet(str(directory))
 
 
-def wait_for(condition: Callable[[], bool], what: str, seconds: float = 120.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"waited in vain for {what}"
-        time.sleep(0.02)
+def wait_for_slot(line: ControlLine) -> None:
+    """Until the slot has begun from which the last change holds: whatever batch starts now obeys it."""
+    from_ms = line.holds_from_ms
+    wait_for(lambda: time.time() * 1000 >= from_ms, "the slot to begin")

@@ -1,7 +1,6 @@
 """A guarded job: drops that change while it runs, everything native behind them, every tuple accounted for."""
 
 import os
-import time
 from pathlib import Path
 
 import pandas as pd
@@ -17,7 +16,7 @@ from streamshed.engines.spark.ledger_totals import summarise
 from streamshed.errors import InvalidValueError, StreamshedError, UnknownNameError
 from streamshed.guard import Guard, GuardStatus
 from streamshed.qos import Histogram, ValueGraph
-from tests.spark.streams import add_file, read_stream, rows, wait_for
+from tests.spark.streams import add_file, read_stream, rows, wait_for, wait_for_slot
 
 
 class Job:
@@ -32,8 +31,7 @@ class Job:
     def drop(self, **fractions: float) -> None:
         """From the next batch on."""
         self.guard.gate.apply(fractions)
-        line = self.guard.gate.line
-        wait_for(lambda: line.at(int(time.time() * 1000)) == line.read(), "the slot to begin")
+        wait_for_slot(self.guard.gate.line)
 
     def ledger(self) -> list[LedgerRow]:
         return Ledger(self.directory / "ledger").rows()
@@ -216,8 +214,7 @@ def backfill(spark: SparkSession, place: Path, trigger: dict[str, bool], **optio
     with Guard(spark, 2.0, place / "guard", tick_s=0, **options) as guard:  # type: ignore[arg-type]
         events = guard.protect(read_stream(spark, place / "in"), key=["id"], name="cars")
         guard.gate.apply({"cars": 1.0})
-        line = guard.gate.line
-        wait_for(lambda: line.at(int(time.time() * 1000)) == (1.0,) + (0.0,) * 7, "the slot to begin")
+        wait_for_slot(guard.gate.line)
         writer = events.writeStream.format("noop").option("checkpointLocation", str(place / "checkpoint"))
         query = guard.watch(writer.trigger(**trigger).start())  # type: ignore[call-overload]
         guard.gate.apply({"cars": 1.0})  # somebody still wants it

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from streamshed.engines.spark.runner import SALT, NetworkRunner
 from streamshed.engines.spark.stage import RunningStage
 from streamshed.network import Spec, parse_spec
 from streamshed.planning import InputRandom, Planner, SemanticRoadMapPlanner
+from tests.spark.streams import wait_for_slot
 
 ROWS = 2_000
 BROKEN = 100
@@ -66,7 +66,7 @@ def run(spark: SparkSession, directory: Path, of: Spec, planner: Planner) -> Net
 
     def start(stage: RunningStage, frame: DataFrame, *, lone: bool) -> StreamingQuery:
         runner.gate.apply({"reports": DROPPED})
-        time.sleep(0.15)  # a change holds from the next slot on
+        wait_for_slot(runner.gate.line)
         return begin(stage, frame, lone=lone)
 
     with pytest.MonkeyPatch.context() as patched, runner:

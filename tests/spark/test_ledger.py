@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pandas as pd
@@ -18,7 +17,7 @@ from streamshed.engines.spark.ledger import Ledger, LedgerRow
 from streamshed.engines.spark.ledger_totals import summarise
 from streamshed.errors import InvalidValueError, StreamshedError
 from streamshed.guard import Guard
-from tests.spark.streams import add_file, read_stream, rows, wait_for
+from tests.spark.streams import add_file, read_stream, rows, wait_for, wait_for_slot
 
 ROOT = Path(__file__).parents[2]
 ROWS = 500
@@ -77,11 +76,10 @@ def run_guarded(spark: SparkSession, place: Path, fractions: list[float]) -> Non
         events = guard.protect(read_stream(spark, place / "in"), key=["id"], name="cars", required=["speed"])
         writer = events.writeStream.format("parquet").option("path", str(place / "out"))
         query = guard.watch(writer.option("checkpointLocation", str(place / "checkpoint")).start())
-        line = guard.gate.line
         query.processAllAvailable()
         for fraction in fractions:
             guard.gate.apply({"cars": fraction})
-            wait_for(lambda: line.at(int(time.time() * 1000)) == line.read(), "the slot to begin")
+            wait_for_slot(guard.gate.line)
             add_file(place / "in", rows(ROWS, first=ROWS * len(list((place / "in").glob("*.parquet")))))
             query.processAllAvailable()
         ledger = Ledger(place / "guard" / "ledger")

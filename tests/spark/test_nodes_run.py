@@ -26,7 +26,7 @@ from streamshed.engines.spark.runner import NetworkRunner
 from streamshed.engines.spark.stage import RunningStage
 from streamshed.estimates import WEIGHT, WEIGHT_BEFORE, with_weight
 from streamshed.network import Connector, Spec, parse_spec
-from tests.spark.streams import wait_for
+from tests.spark.streams import wait_for, wait_for_slot
 
 ROWS = 12_000
 SPEC = """\
@@ -72,7 +72,7 @@ def dropping(monkeypatch: pytest.MonkeyPatch, runner: NetworkRunner, drops: dict
 
     def start(stage: RunningStage, frame: DataFrame, *, lone: bool) -> StreamingQuery:
         runner.gate.apply(drops)
-        time.sleep(0.15)  # a change holds from the next slot on
+        wait_for_slot(runner.gate.line)
         return begin(stage, frame, lone=lone)
 
     with monkeypatch.context() as patched:

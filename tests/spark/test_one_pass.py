@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from streamshed.engines.spark.drops import random_rank
 from streamshed.engines.spark.runner import SALT, NetworkBatch, NetworkRunner
 from streamshed.network import Connector, NetworkBuilder, Spec, Statistics
 from streamshed.planning import RoadMapPlanner
-from tests.spark.streams import wait_for
+from tests.spark.streams import wait_for_slot
 
 MEMORY = Connector("memory")
 THRESHOLDS = {"numbers->small": 0.25, "small->few": 0.5, "numbers->uneven": 0.375, "numbers->ways": 0.625}
@@ -57,8 +56,7 @@ def test_every_output_gets_its_tuples(spark: SparkSession, tmp_path: Path, thres
     with runner:
         runner.start()
         runner.gate.apply(thresholds)
-        line = runner.gate.line
-        wait_for(lambda: line.at(int(time.time() * 1000)) == line.read(), "the slot to begin")
+        wait_for_slot(runner.gate.line)
         table = pd.DataFrame({"id": np.arange(len(values)), "value": values})
         table.to_parquet(tmp_path / "numbers.parquet")
         (tmp_path / "numbers.parquet").rename(inputs / "numbers.parquet")

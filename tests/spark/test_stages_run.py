@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import threading
-import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -27,7 +26,7 @@ from streamshed.engines.spark.stage import RunningStage
 from streamshed.errors import NetworkError, StreamshedError
 from streamshed.network import Connector, Spec, parse_spec
 from streamshed.planning import RoadMapPlanner
-from tests.spark.streams import wait_for
+from tests.spark.streams import wait_for, wait_for_slot
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "staged-expressway.yaml"
 ROWS = 24_000
@@ -112,7 +111,7 @@ def run(
 
     def start(stage: RunningStage, frame: DataFrame, *, lone: bool) -> Any:
         runner.gate.apply(thresholds or {})
-        time.sleep(0.15)  # a change holds from the next slot on
+        wait_for_slot(runner.gate.line)
         return begin(stage, frame, lone=lone)
 
     with pytest.MonkeyPatch.context() as patched, runner:
