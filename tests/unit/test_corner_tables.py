@@ -176,6 +176,10 @@ def test_who_gets_by_with_few_points_takes_a_small_part_of_the_error(monkeypatch
     # A function of a few corners is found whole, whatever error is allowed.
     assert corner_table(B, TOTAL, MaxError(0.9)).max_error <= 0.9 / 64
     assert shown(corner_table(B, TOTAL, MaxError(0.9))) == shown(corner_table(B, TOTAL, MaxError(0.01)))
+    # An entry that is worth a twentieth is left out only if that is less than a small part of the error.
+    slight = NodeModel("n", B.inputs, (Segment("a", "b1", 3, 0.15, "o"), Segment("b", "b2", 1, 1, "p")))
+    assert shown(corner_table(slight, TOTAL, MaxError(0.9))) == [([0.0, 1.0], 1.0), ([0.3333, 0.0], 0.05)]
+    assert shown(corner_table(slight, TOTAL, MaxError(90))) == [([0.0, 1.0], 1.0)]
     # One of many is narrowed down no further than to so many points, unless the error asks for more.
     lengths, errors = [], []
     for few in (0, 30, 40):

@@ -101,6 +101,13 @@ def test_results_count_as_they_leave_or_as_they_enter_the_last_segment() -> None
     assert solved(leaving, b1=1.0, b2=0.4) == (0.6, {"b-top": 0.2, "b-low": 0.4})
 
 
+@pytest.mark.parametrize("worth", [1e-9, 1e9])
+def test_thrift_is_measured_by_what_a_tuple_is_worth_at_most(worth: float) -> None:
+    found = FlowProgram((B,), Throughput({"q1": worth, "q2": worth})).solve({"b1": 1.0, "b2": 0.4})
+    assert found.score == pytest.approx(0.5 * worth, rel=1e-5)
+    assert found.flows["B", "b-low"] == pytest.approx(0.4, rel=1e-5)
+
+
 def test_a_concave_worth_fills_its_first_pieces_first() -> None:
     node = NodeModel("n", ("i", "j"), (Segment("x", "i", F(1, 10), F(1, 2), "o"), Segment("y", "j", F(1, 10), 1, "p")))
     # 2 results of y are worth 20 for 0.2 s, 2 of x 20 for 0.4 s; the 0.4 s left bring 4 of y.

@@ -311,6 +311,15 @@ def test_a_bound_on_the_entries_is_kept_at_every_step() -> None:
     assert table.max_error >= 0.75 + 0.99, "what was left out makes a difference"
 
 
+def test_of_three_children_the_best_combinations_of_the_first_two_go_on() -> None:
+    third = FeasibleInputTable("Z", ("z in",), (F(1),), np.array([[4], [0]]), np.array([0.5, 0.0]))
+    node = NodeModel("P", ("p", "q", "r"), (*PARENT.segments, Segment("z", "r", 0, 1, "z in")), 9)
+    table = grid_table(node, TOTAL, TableSize(4), [X, Y, third])
+    # Of X and Y all or nothing of either. Of those with Z there are eight neighbourhoods; the best four stay.
+    assert entries(table) == [((4, 2, 4), 6.5), ((4, 2, 0), 6.0), ((0, 2, 4), 4.5), ((0, 2, 0), 4.0)]
+    assert len(grid_table(node, TOTAL, MaxError(1), [X, Y, third])) == 18
+
+
 def test_merged_tables_that_would_be_too_large_are_refused() -> None:
     needs = [Requirement(X, PARENT.segments[:1]), Requirement(Y, PARENT.segments[1:])]
     assert len(merged(PARENT, needs, None, 9)) == 7

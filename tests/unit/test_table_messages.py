@@ -265,6 +265,7 @@ def test_old_entries_stay_where_they_say_nothing_else() -> None:
     kept = settled(bolder, old, 0.5)
     assert rows_of(kept) == rows_of(old)
     assert kept.max_error == 0.6
+    assert rows_of(settled(bolder, old, 0.25)) == rows_of(old), "just so"
     assert rows_of(settled(bolder, old, 0.125)) == rows_of(bolder), "then they are too modest"
     # One that promises too much goes, however little, and the new one comes.
     meeker = table((0, 6, 5.875), (6, 0, 3.125), (0, 0, 0.0), mixing=True)
@@ -352,6 +353,21 @@ def test_a_keeper_sends_what_changed_since_what_the_parent_has() -> None:
     assert sent(9.0) == (4, None, (), True)
     keeper.heard(99)
     assert sent(9.0) == (4, None, (), True)
+
+
+@pytest.mark.parametrize(("tolerance", "kept"), [(0.0, False), (0.25, True), (0.5, True)])
+def test_a_keeper_with_a_tolerance_keeps_entries_that_are_right_enough(tolerance: float, kept: bool) -> None:
+    old = table((0, 6, 6.0), (3, 3, 4.5), (6, 0, 3.0), mixing=True)
+    new = table((0, 6, 6.0 + tolerance / 2), (6, 0, 3.0 + tolerance / 2), mixing=True)
+    tables = iter([old, new])
+    keeper = TableKeeper(lambda *_: next(tables), tolerance=tolerance)
+    keeper.update(B, {})
+    assert keeper.message(0.0) is not None
+    keeper.heard(1)
+    keeper.update(replace(B, capacity=2.0), {})
+    message = keeper.message(1.0)
+    assert message is not None
+    assert rows_of(message.applied_to(old, 1)) == rows_of(old if kept else new)
 
 
 def test_what_a_keeper_sends_has_no_local_plans() -> None:
