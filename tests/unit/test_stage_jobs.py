@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
+from dataclasses import astuple, replace
 
 import pytest
 
@@ -59,6 +59,14 @@ def test_what_is_foreseen_of_a_stage_is_per_row_that_comes_in() -> None:
     assert astuple(fused["all outputs"]) == pytest.approx((load / 320, 0.0, 0.0))
     silent = foreseen(of, STATISTICS, dict.fromkeys(RATES, 0.0), stages(of))
     assert astuple(silent["parse"]) == pytest.approx((0.0, 0.0, 20.0)), "no rows, no cost for any"
+
+
+def test_what_is_only_believed_of_a_cost_is_no_seconds() -> None:
+    of = network()
+    known = foreseen(of, replace(STATISTICS, believed=frozenset({"hot"})), RATES, stages(of))
+    assert known["alarms"].cost_s == 0.0, "one of its operators is enough"
+    assert known["rest"].cost_s == pytest.approx(0.002)
+    assert astuple(known["parse"]) == pytest.approx((0.001, 0.5, 20.0))
 
 
 def test_rows_of_all_branches_that_a_stage_reads_come_in() -> None:
