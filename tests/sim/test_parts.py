@@ -23,11 +23,12 @@ from streamshed.engines.sim.tracks import Both, Meter, Reading, Watch, read
 from streamshed.engines.sim.tuples import DELIVERED, DROPPED, FILTERED, Ids, Times, Tuples
 from streamshed.engines.sim.values import draws_from, value_test, value_utility_of
 from streamshed.engines.sim.windows import AggregateContents, JoinContents
-from streamshed.errors import InvalidValueError
+from streamshed.errors import InvalidValueError, StreamshedError
 from streamshed.load import Admission
 from streamshed.network import Arc, Filter, Network, NetworkBuilder, Output, Statistics
 from streamshed.network.expressions import RangeTest
 from streamshed.network.paths import queries
+from streamshed.planning import FairPlanner
 from streamshed.qos import Histogram, LossGraph, Qos, ValueGraph
 from streamshed.workload import Phases
 from streamshed.workload.costs import CostJump
@@ -296,6 +297,9 @@ def test_sic_is_compared_over_a_source_time_window() -> None:
     assert accounts.result_sic(1).tolist() == [1.0, 0.5, 1.0]
     assert accounts.result_sic(4).tolist() == [0.25, 1.0, 1.0]
     assert accounts.active(2).tolist() == [True, True, False]
+    first = Accounts(queries=1, windows=1, span=2)
+    first.sent[0], first.arrived[0] = 0.5, 0.25
+    assert (first.active(1).tolist(), first.result_sic(1).tolist()) == ([True], [0.5])
     assert accounts.active(4).tolist() == [True, False, True]
     run = FederationRun(0.5, 2, accounts.sent, accounts.arrived, 4, 0.0, 0.0, {}, 0, {}, {}, (0, 0))
     assert run.sic(2).tolist() == [0.75, 0.25]
@@ -427,6 +431,19 @@ def test_who_has_a_tuple_now_goes_before_who_waits_for_one() -> None:
     processor.list(now)
     assert processor.next() == (now, 1.0)
     assert processor.take(1.0, 5.0, factor=1.0)[2].tolist() == [3], "with others waiting it takes what is there"
+
+
+def test_the_next_in_line_goes_before_those_behind_it() -> None:
+    env = simpy.Environment(initial_time=1.0)
+    processor = Processor(env, 3, headroom=1.0, service="fixed", seed=0)
+    places = [place_with(1, 0.1, name) for name in "abc"]
+    for number, (place, ready_s) in enumerate(zip(places, (2.0, 0.0, 0.0), strict=True)):
+        push(place, [number], [ready_s])
+        processor.list(place)
+    order = []
+    while (turn := processor.next()) is not None:
+        order.append((processor.take(turn[1], 1.0, factor=1.0)[0].id, turn[1]))
+    assert order == [("b", 1.0), ("c", 1.0), ("a", 2.0)]
 
 
 def test_time_spent_beside_the_operators_delays_the_next_train() -> None:
@@ -704,6 +721,35 @@ def test_targets_and_costs_change_at_their_time() -> None:
     early_s = 0.005 * early.sum() + 0.015 * ((run.arrivals_s > 1.0) & (run.departures_s <= 2.0)).sum()
     assert run.violations_s == pytest.approx(early_s + 0.005 * (run.departures_s > 2.0).sum(), rel=0.1)
     assert run.series.cost_s.tolist() == pytest.approx([0.01, 0.02, 0.02, 0.02], rel=0.06)
+
+
+def test_a_manager_is_asked_eight_times_within_the_target() -> None:
+    """With a target of 2 s every 0.25 s, about what came since; every period it hears what was kept in that."""
+    network, known = one_operator(0.0001)
+    controller = Half()
+    samples: list[LoadSample] = []
+    controller.observe = samples.append  # type: ignore[method-assign]
+    run = simulate(
+        network, known, {"s": Phases(((1000, 3),))}, 3, controller=controller, planner=FairPlanner(), tick_s=0.125,
+        target_s=2.0,
+    )  # fmt: skip
+    assert [outlook.time_s for outlook in controller.asked] == [0.25 * i for i in range(1, 12)]
+    assert [outlook.waiting for outlook in controller.asked] == pytest.approx([250] * 11, abs=1)
+    assert [outlook.span_s for outlook in controller.asked] == [0.25] * 11
+    # Everything before it was asked for the first time, then half: in full tuples.
+    assert [sample.kept for sample in samples] == pytest.approx([250 + 375, 500, 500], abs=2)
+    assert [sample.arrived for sample in samples] == pytest.approx([1000] * 3, abs=1)
+    assert run.dropped == pytest.approx(1375, abs=90)
+
+
+def test_streams_and_arrivals_must_match() -> None:
+    network, known = one_operator(0.01)
+    with pytest.raises(StreamshedError, match="a stream needs a rate"):
+        simulate(network, known, {}, 1.0)
+    with pytest.raises(StreamshedError, match="stream that does not exist"):
+        simulate(network, known, {"s": Phases(((1, 1),)), "t": Phases(((1, 1),))}, 1.0)
+    with pytest.raises(StreamshedError, match="operator that does not exist"):
+        simulate(network, Statistics({"word": 1.0}), {"s": Phases(((1, 1),))}, 1.0)
 
 
 @pytest.mark.parametrize("name", ["seconds", "period_s", "tick_s", "headroom", "target_s", "train_s"])

@@ -145,6 +145,14 @@ def test_a_plan_tells_absolute_and_relative_drops_loads_and_utilities() -> None:
     assert plan.tuple_utility_loss == pytest.approx((3 * (1 - 0.32) + 0.2) / 4)
 
 
+def test_rounding_is_no_drop() -> None:
+    graph = forked(drop_cost=0.3)
+    flowing = graph.fractions({nodes_on(graph)["A"][0]: 1 - 1e-10})
+    assert describe("p", graph, flowing, 30.0).drops == ()
+    assert graph.drops(flowing) == {}
+    assert graph.load(flowing) == pytest.approx(40.0)
+
+
 def test_drops_cost_time_for_every_tuple_that_comes_to_them() -> None:
     graph = forked(drop_cost=0.3)
     at = nodes_on(graph)
