@@ -67,18 +67,24 @@ def joins(drop_cost: float = 0.0) -> FlowGraph:
     return flow_graph(new.build(), known, {"a": 20.0, "b": 10.0, "c": 5.0})
 
 
-def two_joins(drop_cost: float = 0.0) -> FlowGraph:
+def two_joins(drop_cost: float = 0.0, *, join_s: float = 0.4) -> FlowGraph:
     """A stream in two joins, and a side that is dear before it forks: it goes down alone, further than the other."""
     new = NetworkBuilder("two joins")
     a = new.stream("a", COLUMNS, time="ts")
     b = new.stream("b", OTHER, time="ts").filter("fb", "w > 0")
     c = new.stream("c", {"ts": "timestamp", "k": "bigint", "x": "double"}, time="ts")
     a.join("j", b, on=["k"], within_s=1).filter("g", "value > 1").output("o", Qos(loss=KNEE))
-    a.join("i", c, on=["k"], within_s=1).output("p", Qos(loss=TWO_KNEES, weight=2.5))
+    c = c.filter("fc", "x > 0").filter("fd", "x > 1")
+    a.join("n", c, on=["k"], within_s=1).output("p", Qos(loss=TWO_KNEES, weight=2.5))
     b.filter("l", "w > 2").output("r", Qos(loss=TWO_KNEES, weight=0.2))
-    costs = {"fb": 6.0, "j": 0.4, "g": 0.2, "i": 0.5, "l": 0.1}
+    costs = {"fb": 6.0, "j": join_s, "g": 0.2, "n": 0.5, "l": 0.1}
     known = Statistics(costs, {"fb": 0.9, "j": 0.8}, drop_cost=drop_cost)
     return flow_graph(new.build(), known, {"a": 10.0, "b": 8.0, "c": 9.0})
+
+
+def free_join(drop_cost: float = 0.0) -> FlowGraph:
+    """The same with a join that costs nothing: its other side stays where it is."""
+    return two_joins(drop_cost, join_s=0.0)
 
 
 def valued(drop_cost: float = 0.0) -> FlowGraph:
@@ -94,7 +100,7 @@ def valued(drop_cost: float = 0.0) -> FlowGraph:
     return flow_graph(new.build(), known, {"s": 10.0}, by_value=True)
 
 
-GRAPHS = [deep_tree, unions, joins, two_joins, valued]
+GRAPHS = [deep_tree, unions, joins, two_joins, free_join, valued]
 
 
 def steps(
@@ -177,10 +183,13 @@ def test_the_walk_knows_what_flows(build: Callable[..., FlowGraph]) -> None:
     graph = build()
     walk = Walk(graph, 0.3)
     limits: dict[int, float] = {}
+    count = 0
     for move in walk.moves():
+        count += 1
         limits |= {node: min(limits.get(node, 1.0), move.limit) for node in move.nodes}
         assert walk.fractions == pytest.approx(graph.fractions(limits), abs=1e-7)
         assert move.top - move.limit <= 0.3 + 1e-9
+    assert count <= 40, "steps are as long as ratios hold"
     left = [flow for flow, weight in zip(walk.fractions, graph.weight, strict=True) if weight > 0]
     assert max(left) == pytest.approx(0.0, abs=1e-9)
     assert graph.utility(walk.fractions) == pytest.approx(graph.utility([0.0] * len(graph)), abs=1e-9)
