@@ -28,7 +28,7 @@ from streamshed.load import Admission
 from streamshed.network import Arc, Filter, Network, NetworkBuilder, Output, Statistics
 from streamshed.network.expressions import RangeTest
 from streamshed.network.paths import queries
-from streamshed.planning import FairPlanner
+from streamshed.planning import FairPlanner, planner_named
 from streamshed.qos import Histogram, LossGraph, Qos, ValueGraph
 from streamshed.workload import Phases
 from streamshed.workload.costs import CostJump
@@ -279,11 +279,12 @@ def test_an_aggregate_answers_when_a_window_closes() -> None:
     assert closing([9.9, 10.0, 12.0], [3.0, 4.0, 5.0]) == [0, 1, 0]
     assert closing([15.0, 31.0, 8.0, 35.0], [1.0, 2.0, 7.0, 3.0]) == [0, 1, 0, 0], "a late tuple closes nothing"
     assert closing([40.0], [1.0]) == [1]
+    assert closing([45.0, 51.0, 52.0], [8.0, 2.0, 3.0]) == [0, 1, 0]
     found = contents.result
     assert found.window_s == 10.0
-    assert found.number.tolist() == [0, 1, 3, 4]
-    assert found.count.tolist() == [4.0, 3.0, 2.0, 1.0]
-    assert found.sums["v"].tolist() == [2.0 + 3.0 + 7.0, 4.0 + 5.0 + 1.0, 2.0 + 3.0, 1.0]
+    assert found.number.tolist() == [0, 1, 3, 4, 5]
+    assert found.count.tolist() == [4.0, 3.0, 2.0, 2.0, 2.0]
+    assert found.sums["v"].tolist() == [2.0 + 3.0 + 7.0, 4.0 + 5.0 + 1.0, 2.0 + 3.0, 1.0 + 8.0, 2.0 + 3.0]
 
 
 # --- SIC of a federation ----------------------------------------------------------------------------------------------
@@ -740,6 +741,20 @@ def test_a_manager_is_asked_eight_times_within_the_target() -> None:
     assert [sample.kept for sample in samples] == pytest.approx([250 + 375, 500, 500], abs=2)
     assert [sample.arrived for sample in samples] == pytest.approx([1000] * 3, abs=1)
     assert run.dropped == pytest.approx(1375, abs=90)
+
+
+def test_a_plan_by_value_drops_low_values() -> None:
+    new = NetworkBuilder("valued")
+    value = ValueGraph.of("v", [(0, 0.1), (50, 0.1), (50, 1.0), (100, 1.0)])
+    new.stream("s", {"v": "double"}).map("work", {"v": "v"}).output("o", Qos(value=value))
+    known = Statistics({"work": 0.0001}, {}, {"s": {"v": Histogram.uniform(0, 100)}})
+    run = simulate(
+        new.build(), known, {"s": Phases(((1000, 4),))}, 4, controller=Half(), planner=planner_named("semantic"),
+        tick_s=0.125, rates={"s": 1000.0},
+    )  # fmt: skip
+    # After 0.25 s half of the tuples go, the lower half, which is worth a tenth.
+    assert run.outputs["o"].share == pytest.approx(1 - 0.5 * 3.75 / 4, abs=0.02)
+    assert run.outputs["o"].value_utility == pytest.approx(1 - 0.05 / 0.55 * 3.75 / 4, abs=0.01)
 
 
 def test_streams_and_arrivals_must_match() -> None:
