@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +25,7 @@ from streamshed.engines.spark.recount import At, Recount, RecountError, recount
 _LOG = logging.getLogger(__name__)
 
 _REMOTE_POLL_S = 1.0  # how often to look into a checkpoint that is not on a local disk
+_LONG_S = 6.0  # a batch that runs for longer is pinned: it may not have read the line yet
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,10 @@ class Accounts:
         self._recount = recount
         self._settling = threading.Lock()
         self._known = self.ledger.queries()
-        self._pinned = self._pin_replays()
+        self._pinned: dict[str, BatchStart] = {}
+        self._looked_s = -math.inf
+        logs = {entry.query_id: CheckpointLog(spark, entry.checkpoint) for entry in self._known.values()}
+        self._pin({query_id: (log, log.latest()) for query_id, log in logs.items()})
 
     def add(self, query: StreamingQuery) -> GatedQuery | None:
         """Take notice of a query; None if there is no drop of ours in its plan."""
@@ -138,11 +144,12 @@ class Accounts:
                 return known
             log = CheckpointLog(self._spark, str(execution.resolvedCheckpointRoot()))
             gated = GatedQuery(query, names, plan_order, log)
-            self.queries[gated.query_id] = gated
             if gated.query_id not in self._known:
                 entry = LedgerQuery(gated.query_id, gated.output, gated.log.root, gated.next_batch, names)
-                self._known[gated.query_id] = entry
                 self.ledger.add_query(entry)
+                self._known[gated.query_id] = entry
+            self._pin({gated.query_id: (log, log.latest())})
+            self.queries[gated.query_id] = gated
             return gated
 
     def enter(self, report: BatchReport) -> Mapping[str, DropCounts] | None:
@@ -152,8 +159,9 @@ class Accounts:
         if gated is None or batch is None:
             return None
         with self._lock:
-            if gated.query_id in self._pinned:
-                self._line.release(self._pinned.pop(gated.query_id))
+            pinned = self._pinned.get(gated.query_id)
+            if pinned is not None and pinned.batch_id <= batch.batch_id:
+                self._release(gated.query_id)
         found = {name: report.counts(self._drops[name].observed) for name in gated.drops}
         # A drop without counts: its source had nothing, and the optimiser took it out.
         counts = {name: of_drop or DropCounts(0, 0, 0) for name, of_drop in found.items()}
@@ -169,8 +177,29 @@ class Accounts:
             }
             for source in report.sources
         ]
-        self.ledger.add(self._rows(gated, batch, counts, sources))
+        self.ledger.add(self._rows(gated, batch, counts, sources, run_id=report.run_id))
         return counts
+
+    def keep(self, time_s: float) -> None:
+        """Keep the thresholds of batches that run for long; to be called at least every few seconds."""
+        if 0 <= time_s - self._looked_s < _LONG_S / 4:
+            return
+        self._looked_s = time_s
+        with self._lock:
+            found: dict[str, tuple[CheckpointLog, BatchStart | None]] = {}
+            for gated in self.queries.values():
+                batch = gated.latest(time_s) if gated.handle.isActive else None
+                is_long = batch is not None and time_s - batch.time_ms / 1000 > _LONG_S
+                if is_long or gated.query_id in self._pinned:
+                    found[gated.query_id] = gated.log, batch
+            self._pin(found)
+            self._line.unread_since_ms = int((time_s - _LONG_S) * 1000)
+
+    def running(self) -> list[int | None]:
+        """For each query that runs, when the batch started that it is at work on; None if it is at work on none."""
+        logs = [gated.log for gated in self.queries.values() if gated.handle.isActive]
+        latest = [(log, log.latest()) for log in logs]
+        return [None if batch is None or log.is_committed(batch.batch_id) else batch.time_ms for log, batch in latest]
 
     def settle(self) -> list[tuple[str, int]]:
         """Count again the batches that are over and of which there is no row; give those that are left.
@@ -185,8 +214,9 @@ class Accounts:
                         self._settle(gated, batch_id)
                     except Exception as error:
                         _LOG.warning("batch %d of %s is still open: %s", batch_id, gated.output, error)
-                        self.ledger.open_batch(gated.query_id, batch_id)
                         left.append((gated.query_id, batch_id))
+                        with suppress(OSError):  # a disk that is full: the batch is missing as it was
+                            self.ledger.open_batch(gated.query_id, batch_id)
             return left
 
     def wait(self, seconds: float) -> None:
@@ -198,12 +228,14 @@ class Accounts:
 
     def missing(self, gated: GatedQuery) -> set[int]:
         """The batches of a query that are over and have no row."""
-        over = gated.log.committed()
+        committed = gated.log.committed()
         # While the query runs, the report of the last batch may be on its way.
-        over = over[:-1] if gated.handle.isActive else over
-        first = self._known[gated.query_id].first_batch
-        lost = {batch_id for batch_id in over if batch_id >= first and not self.ledger.has(gated.query_id, batch_id)}
-        return lost | self.ledger.noted_open(gated.query_id)
+        over = committed[:-1] if gated.handle.isActive else committed
+        return self.ledger.missing(gated.query_id, over[-1] + 1 if over else 0)
+
+    def lacks(self, query_id: str, batch_id: int) -> bool:
+        """Whether a batch ran under control and has no row."""
+        return batch_id >= self._known[query_id].first_batch and not self.ledger.has(query_id, batch_id)
 
     def accounted(self, gated: GatedQuery) -> int:
         """The last batch of a query up to which all are in the ledger; -1 if the first one is not."""
@@ -214,16 +246,22 @@ class Accounts:
 
     # --- within ----------------------------------------------------------------------------------------------------
 
-    def _pin_replays(self) -> dict[str, int]:
-        """A batch that a dead driver has left unfinished will run again: keep its thresholds."""
-        pinned: dict[str, int] = {}
-        for query in self._known.values():
-            log = CheckpointLog(self._spark, query.checkpoint)
-            batch = log.latest()
-            if batch is not None and not log.is_committed(batch.batch_id):
-                self._line.pin(batch.time_ms)
-                pinned[query.query_id] = batch.time_ms
-        return pinned
+    def _pin(self, latest: Mapping[str, tuple[CheckpointLog, BatchStart | None]]) -> None:
+        """The latest batch of a query may read its thresholds later, or again, if it is not over: keep them."""
+        new: dict[str, BatchStart] = {}
+        for query_id, (log, batch) in latest.items():
+            if batch is None or log.is_committed(batch.batch_id):
+                self._release(query_id)
+            elif self._pinned.get(query_id) != batch:
+                self._release(query_id)
+                new[query_id] = batch
+        self._line.pin(*(batch.time_ms for batch in new.values()))
+        self._pinned |= new
+
+    def _release(self, query_id: str) -> None:
+        known = self._pinned.pop(query_id, None)
+        if known is not None:
+            self._line.release(known.time_ms)
 
     def _settle(self, gated: GatedQuery, batch_id: int) -> None:
         batch = gated.log.batch(batch_id)
@@ -248,7 +286,7 @@ class Accounts:
         previous = gated.log.batch(batch_id - 1)
         starts = previous.offsets if previous else (None,) * len(batch.offsets)
         sources = [{"start": start, "end": end} for start, end in zip(starts, batch.offsets, strict=True)]
-        self.ledger.add(self._rows(gated, batch, counts, sources, recounted=True))
+        self.ledger.add(self._rows(gated, batch, counts, sources, run_id=gated.run_id, recounted=True))
 
     def _rows(
         self,
@@ -256,6 +294,8 @@ class Accounts:
         batch: BatchStart,
         counts: Mapping[str, DropCounts],
         sources: Sequence[Mapping[str, Any]],
+        *,
+        run_id: str,
         recounted: bool = False,
     ) -> list[LedgerRow]:
         with self._lock:
@@ -263,7 +303,7 @@ class Accounts:
         return [
             LedgerRow(
                 query_id=gated.query_id,
-                run_id=gated.run_id,
+                run_id=run_id,
                 output=gated.output,
                 batch_id=batch.batch_id,
                 drop=name,

@@ -187,6 +187,7 @@ class Gate:
 
     def apply(self, fractions: Fractions) -> None:
         """Set the fractions to drop, by name, for batches that start from now on; those not named stay."""
+        self.accounts.keep(self._clock())
         with self._lock:
             for name, fraction in fractions.items():
                 self._fractions[self._index(name)] = min(max(fraction, 0.0), 1.0)
@@ -206,11 +207,11 @@ class Gate:
 
     def tick(self, time_s: float) -> None:
         """Ask for a decision, and keep the control line alive."""
+        self.accounts.keep(time_s)
         if self._decide is not None:
             self.apply(self._decide(time_s))
         with self._lock:
             self.line.refresh()
-        self.accounts.keep(time_s)
 
     # --- accounting ------------------------------------------------------------------------------------------------
 
@@ -238,8 +239,9 @@ class Gate:
         counts = self.accounts.enter(report)
         if counts is not None and self._on_batch is not None:
             self._on_batch(report, counts)
-        elif counts is None and report.query_id in self.accounts.queries:
-            self.settle_soon()
+        is_ours = report.query_id in self.accounts.queries
+        if is_ours and (counts is None or self.accounts.lacks(report.query_id, report.batch_id - 1)):
+            self.settle_soon()  # Spark forgets what a batch has read after a while
 
     def on_end(self, query_id: str, run_id: str, error: str | None) -> None:  # noqa: ARG002
         """A query has ended, in good order or with an error."""
