@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from rich import box
 from rich.console import Console, RenderableType
 from rich.text import Text
 from typer.testing import CliRunner
@@ -95,10 +96,28 @@ def test_names_give_way_first_and_then_the_table_is_wider_than_the_console(width
     assert max(map(len, lines)) == max(16 + 2 * (14 + 2), min(width, len(NAME) + 2 * (14 + 2)))
 
 
+@pytest.mark.parametrize("look", [box.SIMPLE_HEAD, box.ASCII, None])
+@pytest.mark.parametrize("options", [{}, {"pad_edge": True}, {"show_edge": False}, {"padding": (0, 3, 0, 2)}])
+def test_the_least_width_is_that_of_the_narrowest_table(look: box.Box | None, options: dict[str, Any]) -> None:
+    sheet = Sheet(box=look, **options).names("arc").words("kind\nof it").numbers("arrived\nso far", "dropped")
+    sheet.add_row(NAME, "by value", TEXT, TEXT)
+    sheet.add_row("a", "", "1", f"-{TEXT}")
+    assert max(map(len, told(sheet, 1).splitlines())) == sheet.least_width
+
+
+def test_headings_of_several_lines_are_whole() -> None:
+    sheet = Sheet().numbers("a\nmuch longer one", "much longer one\na")
+    sheet.add_row("1", "2")
+    assert told(sheet, 1).count("much longer one") == 2
+
+
 def test_a_number_in_a_column_of_texts_is_whole_too(width: int) -> None:
     sheet = Sheet().names("claim", "the paper says", "measured here")
     sheet.add_row(f"about {TEXT},000,000 tuples", f"{TEXT} of a hundred other things", f"{TEXT} here, and more {TEXT}")
     assert told(sheet, width).count(TEXT) == 4
+    sheet = Sheet().names("text")
+    sheet.add_row(f"a list of 1 and {TEXT},{TEXT} or 2 and more")
+    assert f"{TEXT},{TEXT}" in told(sheet, 10)
 
 
 def test_cells_are_no_markup() -> None:
@@ -127,6 +146,8 @@ def test_progress_keeps_its_numbers(width: int) -> None:
     bar = progress(console, counts=True)
     bar.add_task("table 12: sharing among 1,000 nodes", total=1_000_000, completed=123_456)
     assert "123456/1000000" in told(bar.get_renderable(), width)
+    assert not bar.disable
+    assert progress(Console(file=io.StringIO(), width=width)).disable, "nothing goes into logs"
 
 
 # --- where tables are ------------------------------------------------------------------------------------------------

@@ -13,10 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from rich.text import Text
 
 from streamshed.cli.live import LiveView
 from streamshed.cli.run_report import Outcome, report
 from streamshed.cli.totals import Totals
+from streamshed.cli.utilities import utility_table
 from streamshed.control import LoadSample
 from streamshed.engines.spark.drops import ARRIVAL_QUANTILES
 from streamshed.engines.spark.monitor import DropCounts
@@ -310,6 +312,16 @@ def test_the_live_view_keeps_what_is_known_of_outputs_that_end_in_other_stages()
     assert "utility: o 50.0 %" in view.line()
     view.show(replace(upstream, utilities={"p": None}, utilities_of_loss={"p": 1.0}))
     assert view.line().endswith(f"utility: o 50.0 % | {UNKNOWN}: p 100 %")
+    table = utility_table({"o": 0.5, "p": None}, {"o": 0.5, "p": 1.0}, {"o": 0.25})
+    assert [str(column.header) for column in table.columns] == ["output", "utility", UNKNOWN, "SIC"]
+    rows = [[str(cell) for cell in column.cells] for column in table.columns]
+    assert rows == [["o", "p"], ["50.0 %", ""], ["", "100 %"], ["25.0 %", ""]]
+
+
+def test_utilities_are_green_from_90_and_yellow_from_50_per_cent_on() -> None:
+    worth: dict[str, float | None] = {"a": 0.9, "b": 0.899, "c": 0.5, "d": 0.499, "e": 0.0, "f": None}
+    cells = list(utility_table(worth, worth, {}).columns[1].cells)
+    assert [str(cast("Text", cell).style) for cell in cells] == ["green", "yellow", "yellow", "red", "red", "dim"]
 
 
 def test_of_many_outputs_the_live_view_shows_the_worst() -> None:

@@ -18,7 +18,7 @@ from streamshed.errors import InvalidValueError
 from streamshed.experiments.random_networks import Recipe, random_network, shared_network, two_intervals
 from streamshed.load import Admission
 from streamshed.manager import Manager
-from streamshed.network import Network, Spec, Statistics, dump_spec, load_spec, node_specs, parse_spec
+from streamshed.network import Network, NetworkBuilder, Spec, Statistics, dump_spec, load_spec, node_specs, parse_spec
 from streamshed.network.stages import stages
 from streamshed.planning import PLANNERS, planner_named
 from streamshed.planning.flow_builder import flow_graph
@@ -283,3 +283,13 @@ def test_the_delay_is_held_even_where_costs_are_unlike(known: dict[str, float]) 
 def test_costs_of_zero_shed_nothing_which_is_why_they_must_be_given() -> None:
     delays_s = played(Statistics(dict.fromkeys("abc", 0.0)), EQUAL, 12)
     assert delays_s[-1] > 100 * TARGET_S
+
+
+def test_nothing_may_come_through_and_nothing_may_cost_anything() -> None:
+    Statistics({"a": 0.0}, {"a": 0.0, "b": 1.0}, drop_cost=0.0).check(network())
+    new = NetworkBuilder("n")
+    new.stream("s", {"t": "timestamp"}, time="t").aggregate("g", {"n": "count()"}, window_s=9, slide_s=1).output("o")
+    Statistics(selectivities={"g": 9.0}).check(new.build())
+    for wrong in (Statistics({"a": -1e-9}), Statistics(selectivities={"a": 1.001}), Statistics(drop_cost=-1e-9)):
+        with pytest.raises(InvalidValueError):
+            wrong.check(network())

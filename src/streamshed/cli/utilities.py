@@ -40,7 +40,7 @@ def utility_table(utilities: Utilities, of_loss: Utilities, sic: Mapping[str, fl
     rows = {output: _known(output, utility, of_loss) for output, utility in utilities.items()}
     shown = list(rows)
     if most is not None and len(rows) > most:
-        shown = sorted(rows, key=lambda output: -1.0 if rows[output][1] is None else rows[output][1] or 0.0)[:most]
+        shown = sorted(rows, key=lambda output: rows[output][1] or 0.0)[:most]
     headings = [heading for heading in ("utility", OF_LOSS) if any(of == heading for of, _ in rows.values())]
     table = Sheet().names("output").numbers(*headings, "SIC")
     for output in shown:

@@ -62,8 +62,8 @@ class Statistics:
         if not unknown:
             return self
         given = [cost for operator, cost in self.costs.items() if operator not in self.believed]
-        mean = sum(given) / len(given) if given else 0.0
-        costs = {**self.costs, **dict.fromkeys(unknown, mean or _SOME_COST)}
+        alike = sum(given) / len(given) if any(given) else _SOME_COST
+        costs = {**self.costs, **dict.fromkeys(unknown, alike)}
         return replace(self, costs=costs, believed=self.believed.union(unknown))
 
     @property

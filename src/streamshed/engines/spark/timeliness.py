@@ -55,7 +55,7 @@ class Timeliness:
         sources = self._sources[stage_id]
         upstream = sources[output] if output in sources else sources[""]
         found = [counts[name] for name in upstream if name in counts]
-        delivered = [one for one in found if one.kept > 0]
+        delivered = [one for one in found if one.kept]
         if not all(one.arrivals_s for one in delivered):
             return None
         return latency_utility(self._graphs[output], self._target_s, _spread(delivered, end_s))
