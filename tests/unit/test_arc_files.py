@@ -88,6 +88,27 @@ def test_documents_are_objects(tmp_path: Path) -> None:
             read_document(file)
 
 
+def test_an_arc_with_rows_keeps_its_columns(tmp_path: Path) -> None:
+    files = ArcFiles(tmp_path, "a")
+    assert files.schema() is None
+    files.set_schema('{"fields": [1]}')
+    files.set_schema('{"fields": [2]}')  # nothing was written yet
+    assert files.schema() == '{"fields": [2]}'
+    put(files, 0)
+    files.set_schema('{"fields": [3]}')  # no row was written yet
+    put(files, 1, 1)
+    files.set_schema('{"fields":  [3]}')
+    assert files.schema() == '{"fields":  [3]}'
+    with pytest.raises(StreamshedError, match="cannot change its columns"):
+        files.set_schema('{"fields": [4]}')
+    Inbox(files).finish([0, 1])
+    put(files, 2)
+    files.sweep()
+    with pytest.raises(StreamshedError, match="cannot change its columns"):
+        files.set_schema('{"fields": [4]}')  # the rows have gone, and were written all the same
+    assert files.schema() == '{"fields":  [3]}'
+
+
 def test_rows_are_counted_at_the_ends_of_all_files_and_once(arc: ArcFiles) -> None:
     put(arc, 7, 5, 6, 7)
     put(arc, 8)

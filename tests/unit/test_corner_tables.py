@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -189,6 +190,37 @@ def test_who_gets_by_with_few_points_takes_a_small_part_of_the_error(monkeypatch
         errors.append(table.max_error)
     assert 6 < lengths[0] < lengths[1] <= 30 < lengths[2] <= 40
     assert 0.3 >= errors[0] > errors[1] > errors[2] > 0.3 / 64
+
+
+class Search:
+    """Notes what it is asked for."""
+
+    def __init__(self, top_score: float, gap: float) -> None:
+        self.top_score, self.gap = top_score, gap
+        self.asked: list[tuple[float, ...]] = []
+
+    def narrow(self, widest: float, most: int | None = None) -> None:
+        self.asked.append((round(widest, 12), most) if most is not None else (round(widest, 12),))
+
+    def table(self, below: float, tolerance: float) -> None:
+        self.asked.append((below, round(tolerance, 12)))
+
+
+def test_how_an_error_is_shared_by_the_search_and_what_is_left_out() -> None:
+    """Nine tenths are for the search, and of what it took a ninth more for entries that hardly matter."""
+
+    def thrifty(tolerance: float, gap: float) -> list[tuple[float, ...]]:
+        search = Search(64.0, gap)
+        corners._thrifty(cast("Any", search), tolerance, 0.25)
+        return search.asked
+
+    assert thrifty(64.0, 9.0) == [(57.6,), (0.9, 40), (0.25, 1.0)], "of many points"
+    assert thrifty(64.0, 0.0) == [(57.6,), (0.9, 40), (0.25, 0.1)], "of few: a 64th of it"
+    least = 2e-5 * 64
+    assert thrifty(1e-9, 0.0)[0] == (round(0.9 * least, 12),)
+    search = Search(64.0, 9.0)
+    corners._bounded(cast("Any", search), 7, 0.25)
+    assert search.asked == [(round(least, 12), 7), (0.25, round(least, 12))]
 
 
 def test_an_error_is_no_less_than_what_the_solver_can_tell_apart() -> None:

@@ -119,6 +119,9 @@ def test_an_error_is_shared_by_the_dimensions() -> None:
     assert MaxError(0.3).of([F(1)] * 3, [F(1), F(2), F(4)]) == (F(1, 10), F(1, 20), F(1, 40))
     # Where a tuple scores nothing, there is 0 and the highest rate; where that is 0, too, any unit will do.
     assert MaxError(0.1).of([F(7), F(0)], [F(0), F(0)]) == (F(7), F(1))
+    for spread in (MaxError(0.1), TableSize(3)):
+        with pytest.raises(ValueError, match="shorter"):
+            spread.of([F(1), F(2)], [F(1)])
     for wrong in (0, -1, math.inf, math.nan):
         with pytest.raises(InvalidValueError, match="must be positive"):
             MaxError(wrong)
@@ -162,6 +165,7 @@ def test_the_best_come_first_and_among_equals_those_that_let_more_in() -> None:
     assert rows_of(found) == [
         (2, 0, 7.0), (0, 1, 7.0), (0, 4, 5.0), (0, 3, 5.0 + 1e-12), (1, 0, 5.0), (0, 0, 0.0),
     ]  # fmt: skip
+    assert rows_of(table((2, 2, 1e-10), (1, 1, 2e-10)).best_first()) == [(1, 1, 2e-10), (2, 2, 1e-10)]
     assert rows_of(table((1, 1, 0.0), (2, 2, 0.0)).best_first()) == [(2, 2, 0.0), (1, 1, 0.0)]
 
 

@@ -36,7 +36,7 @@ from streamshed.distributed.mailbox import Mailbox, StaleError
 from streamshed.distributed.model import NodeModel, Segment
 from streamshed.distributed.scores import Throughput
 from streamshed.errors import InvalidValueError
-from tests.polling import PATIENCE_S
+from tests.polling import PATIENCE_S, wait_for
 
 TOTAL = Throughput()
 TOKEN = "a token of some length"
@@ -276,6 +276,37 @@ def test_the_length_of_a_message_is_known_and_bounded(monkeypatch: pytest.Monkey
         assert answer.will_close, "what is left of the message must not be taken for the next one"
         connection.close()
     assert box.refused == 3
+
+
+def test_an_endpoint_closes_when_what_was_begun_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    box, begun, go_on = mailbox(), threading.Event(), threading.Event()
+    order: list[str] = []
+    accept = box.accept
+
+    def slow(data: bytes, now_s: float) -> int:
+        begun.set()
+        assert go_on.wait(PATIENCE_S)
+        order.append("accepted")
+        return accept(data, now_s)
+
+    def close() -> None:
+        endpoint.close()
+        order.append("closed")
+
+    monkeypatch.setattr(box, "accept", slow)
+    endpoint = TableEndpoint(box, TOKEN, clock=lambda: 100.0)
+    answers: list[int | None] = []
+    good = encode(whole(TABLE, 3, 100.0))
+    sender = threading.Thread(target=lambda: answers.append(send(endpoint.url, TOKEN, good, PATIENCE_S)))
+    sender.start()
+    assert begun.wait(PATIENCE_S)
+    closer = threading.Thread(target=close)
+    closer.start()
+    wait_for(lambda: endpoint._server.socket.fileno() == -1, "it to listen no longer")
+    go_on.set()
+    for thread in (sender, closer):
+        thread.join(PATIENCE_S)
+    assert (order, answers) == (["accepted", "closed"], [3])
 
 
 def test_a_directory_does_as_well(tmp_path: Path) -> None:

@@ -277,6 +277,14 @@ def test_old_entries_stay_where_they_say_nothing_else() -> None:
     assert settled(more, old, 0.125).max_error == 0.625
 
 
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_what_can_be_kept_is_judged_by_the_size_of_scores(size: float) -> None:
+    new = table((0, 6, 6.0 * size), mixing=True)
+    for factor, stays in ((1 + 5e-8, True), (1 + 1e-5, False)):
+        old = table((0, 6, 6.0 * size * factor), mixing=True)
+        assert rows_of(settled(new, old, 0.1 * size)) == rows_of(old if stays else new)
+
+
 def test_tables_of_another_kind_are_taken_as_they_are() -> None:
     old = table((0, 6, 6.0), (0, 0, 0.0), mixing=True)
     for new in (
@@ -491,10 +499,14 @@ def test_a_file_is_read_once_and_again_when_it_has_changed(tmp_path: Path, monke
     file.write_bytes(data)
     os.utime(file, (2, 2))  # at the same time, and longer
     assert directory.collect("B", of, 1030.5) == 24
+    monkeypatch.setattr(exchange, "MOST_BYTES", len(data))
+    file.write_bytes(encode(whole(TABLE, 25, 1030.5)))
+    os.utime(file, (2.5, 2.5))
+    assert directory.collect("B", of, 1030.5) == 25
     monkeypatch.setattr(exchange, "MOST_BYTES", len(data) - 1)
     os.utime(file, (3, 3))
     refused = of.refused
-    assert [directory.collect("B", of, 1031.0) for _ in range(2)] == [24, 24]
+    assert [directory.collect("B", of, 1031.0) for _ in range(2)] == [25, 25]
     assert of.refused == refused + 1, "too large, and said so once"
 
 
