@@ -119,6 +119,7 @@ class Accounts:
         self._recount = recount
         self._settling = threading.Lock()
         self._known = self.ledger.queries()
+        self._replayed: dict[str, int | None] = {}
         self._pinned: dict[str, BatchStart] = {}
         self._looked_s = -math.inf
         logs = {entry.query_id: CheckpointLog(spark, entry.checkpoint) for entry in self._known.values()}
@@ -149,6 +150,7 @@ class Accounts:
                 self.ledger.add_query(entry)
                 self._known[gated.query_id] = entry
             self._pin({gated.query_id: (log, log.latest())})
+            self._replayed[gated.run_id] = gated.replayed
             self.queries[gated.query_id] = gated
             return gated
 
@@ -165,7 +167,9 @@ class Accounts:
         found = {name: report.counts(self._drops[name].observed) for name in gated.drops}
         # A drop without counts: its source had nothing, and the optimiser took it out.
         counts = {name: of_drop or DropCounts(0, 0, 0) for name, of_drop in found.items()}
-        if batch.batch_id == gated.replayed and gated.has_tuples(batch) and not any(c.arrived for c in counts.values()):
+        # A report may come when the query has been restarted already, so the run that made it counts.
+        is_replay = batch.batch_id == self._replayed.get(report.run_id)
+        if is_replay and gated.has_tuples(batch) and not any(of_drop.arrived for of_drop in counts.values()):
             # The sink had this batch from the last run already, and did not run it again.
             self.ledger.open_batch(gated.query_id, batch.batch_id)
             return None
