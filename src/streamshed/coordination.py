@@ -59,6 +59,7 @@ class TablePlanner(Planner):
         self.tables: Mapping[str, FeasibleInputTable] = {}
         self.rates_tps = {name: node.spec.rates[stream] for stream, name in node.inputs.items()}
         self._graph: FlowGraph | None = None
+        self._statistics: Statistics | None = None
         self._heads: dict[str, int] = {}
         self._limits: dict[float, dict[int, float] | None] = {}
 
@@ -76,12 +77,13 @@ class TablePlanner(Planner):
         self, network: Network, statistics: Statistics, rates: Mapping[str, float], admission: Admission
     ) -> DropPlan:
         own = self.otherwise.plan(network, statistics, rates, admission)
-        tables, known = self.tables, self._limits
+        known, tables = self._limits, self.tables  # in this order: `update` puts empty limits last
         if not tables:
             return own
-        if self._graph is None:
-            self._graph = flow_graph(network, statistics, rates)
+        if self._graph is None or statistics is not self._statistics:
+            self._graph, self._statistics = flow_graph(network, statistics, rates), statistics
             self._heads = _heads(network, self._graph)
+            known.clear()
         keep = admission.capacity / self._graph.full_load if self._graph.full_load > 0 else 1.0
         # A controller asks many times a second with shares that hardly differ: one answer serves them.
         keep = math.floor(keep * _STEPS) / _STEPS if keep < 1 else 1.0
