@@ -352,6 +352,12 @@ def test_a_calm_tree_delivers_everything_on_time() -> None:
     assert np.diff(run.arrived_s) == pytest.approx(0.05)
 
 
+def test_scores_are_told_by_period() -> None:
+    run = run_tree(chain(period_s=0.5), "local")
+    assert len(run.score) == len(run.delay_s) == 20
+    assert run.score[1:] == pytest.approx(5.0)
+
+
 def test_a_spike_slows_a_node_for_its_time() -> None:
     run = run_tree(chain(spikes=(Spike("B", 4.0, 6.0, 0.25),)), "local")
     inside = (run.arrived_s > 4.2) & (run.arrived_s < 6.0)

@@ -17,9 +17,11 @@ from streamshed.engines.sim.processor import Processor
 from streamshed.engines.sim.scheduled import Scheduling
 from streamshed.engines.sim.traffic import Traffic
 from streamshed.engines.sim.tuples import Ids, Tuples
+from streamshed.engines.sim.values import order_rank
 from streamshed.errors import InvalidValueError
 from streamshed.network import Flow, Network, NetworkBuilder, Statistics
-from streamshed.qos import Histogram, LossGraph
+from streamshed.planning.ranks import ranked_order
+from streamshed.qos import Cell, Histogram, LossGraph
 from streamshed.workload import Constant, Phases
 
 COLUMNS = {"ts": "timestamp", "k": "bigint", "v": "double"}
@@ -347,3 +349,21 @@ def test_strategies_are_for_one_processor_and_queries_that_exist() -> None:
         simulate(new.build(), Statistics(), {"s": Constant(1)}, 1, scheduling=Scheduling(), processors={"a": "x"})
     with pytest.raises(InvalidValueError, match="query that does not exist"):
         simulate(new.build(), Statistics(), {"s": Constant(1)}, 1, scheduling=Scheduling(strategies={"x": "segment"}))
+
+
+def test_tuples_without_a_partner_are_followed_too() -> None:
+    new, (s, t) = network_of("s", "t")
+    s.join("j", t.map("r", {"ts": "ts", "k": "k", "w": "v"}), on=["k"], within_s=1).output("o")
+    places = Places(new.build(), Statistics(), seed=0)
+    gauges = attach_gauges(places, 1.0, 1)
+    tuples, ids, _ = some(places, 4)
+    ghosts = Ghosts(places, tuples)
+    ghosts.add_alone(places.places["j"], ids[:3])
+    ghosts.settle()
+    assert gauges["o"].result(LossGraph.linear()).lost == 3
+
+
+def test_ranks_in_a_cell_begin_at_its_low_end() -> None:
+    order = ranked_order([(Cell(10, 20), 0.5), (Cell(20, 30), 0.5)])
+    ranks = order_rank(order)(np.array([10.0, 12.5, 15.0, 25.0]), np.zeros(4))
+    assert (ranks * 256).tolist() == pytest.approx([0.0, 30.0, 60.0, 180.0])
