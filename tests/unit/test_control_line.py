@@ -454,11 +454,34 @@ def test_a_clock_set_back_by_far_leaves_doubt_until_it_has_caught_up(tmp_path: P
     line.refresh()
     assert len(history(tmp_path)) == records, "said once"
     assert agree(line, range(clock.ms - 12_000, seen_ms + 10_000, SLOT_MS))
+    assert line.is_certain(seen_ms - 4000)
     for known in (line, ControlLine(tmp_path, 1, clock)):
         assert not known.is_certain(clock.ms)
         assert not known.is_certain(clock.ms + 10_000)
-        assert known.is_certain(seen_ms - 4000)
         assert known.at(seen_ms - 4000) == (18 / 32,)
+
+
+def test_a_change_that_begins_far_ahead_does_not_run_over_the_present_unnoticed(tmp_path: Path, clock: Clock) -> None:
+    """As after a restart with a clock that was set back: the ring is too short for both."""
+    line = ControlLine(tmp_path, 1, clock)
+    clock.time_s += 20
+    line.write([0.5])
+    clock.time_s -= 15
+    again = ControlLine(tmp_path, 1, clock)
+    assert again.holds_from_ms > clock.ms + SLOTS // 2 * SLOT_MS
+    assert not again.is_certain(clock.ms)
+    assert agree(again, range(clock.ms, again.holds_from_ms, SLOT_MS))
+
+
+def test_a_hiccup_of_the_disk_does_not_delay_changes_by_more_than_two_seconds(tmp_path: Path) -> None:
+    clock = Scripted()
+    line = ControlLine(tmp_path, 1, clock)
+    clock.steps = [1.0, 8.0]
+    line.write([0.5])
+    clock.time_s += 100 - clock.time_s % 1
+    assert line.write([0.25]) == clock.ms + 2050
+    again = ControlLine(tmp_path, 1, clock)
+    assert again.holds_from_ms == clock.ms + 2050, "that is no clock set back"
 
 
 def test_a_writer_that_finds_the_clock_set_back_does_not_rewrite_the_past(tmp_path: Path, clock: Clock) -> None:

@@ -50,7 +50,7 @@ SLOT_MS = 50
 SLOTS = 512
 _AHEAD = SLOTS // 2
 _LEAST_LEAD_MS = 20  # a change must be visible to readers before the slot from which it holds
-_MOST_LEAD_MS = 2000
+_MOST_LEAD_MS = 2000.0
 _SPARE_MS = 5
 
 _NEVER_MS = 2**62
@@ -117,9 +117,9 @@ class ControlLine:
         self._history = ControlHistory(self.directory / "control-history.jsonl", size, kept, self._shows)
         self._ring: NDArray[np.int64] = np.zeros((SLOTS, size), dtype=np.int64)
         now = self._latest = self._slot()
-        if now < self._history.last - _MOST_LEAD_MS // SLOT_MS:
+        if now < self._history.last - int(_MOST_LEAD_MS) // SLOT_MS - 1:
             self._latest = self._history.last + _AHEAD  # the clock was set back: until then batches may have started
-        for slot in range(now - _AHEAD, now + _AHEAD):
+        for slot in range(now - _AHEAD, max(now + _AHEAD, self._latest + 1)):
             if self._history.is_certain(slot):
                 self._ring[slot % SLOTS] = self._history.at(slot)
         self.write([0.0] * size)
@@ -248,7 +248,7 @@ class ControlLine:
             start = int(asked_ms + self._lead_ms) // SLOT_MS + 1
             start = max(start, self._history.last, self._latest + 1)  # also if the clock was set back
             held = self._held()
-            doubted = [*self._lost(start), *self._run_over(start, held)]
+            doubted = [*self._lost(start, int(asked_ms) // SLOT_MS), *self._run_over(start, held)]
             record = self._history.announce(start, start + _AHEAD, levels, _ahead(start, held), doubted)
             ring = self._ring.copy()
             ring[np.arange(start, start + _AHEAD) % SLOTS] = levels
@@ -257,7 +257,8 @@ class ControlLine:
             self._store(ring)
             now_ms = self._clock() * 1000
             self._lead_ms = max(_LEAST_LEAD_MS, 2 * (now_ms - asked_ms), 0.95 * self._lead_ms)
-            if now_ms + _SPARE_MS < start * SLOT_MS or self._lead_ms > _MOST_LEAD_MS:
+            self._lead_ms = min(self._lead_ms, _MOST_LEAD_MS)
+            if now_ms + _SPARE_MS < start * SLOT_MS or self._lead_ms >= _MOST_LEAD_MS:
                 break
         self._show()
         self._ring, self._shown_pins = ring, held
@@ -271,9 +272,9 @@ class ControlLine:
             held.setdefault(slot % SLOTS, pin.levels)
         return held
 
-    def _lost(self, start: int) -> list[tuple[int, int]]:
+    def _lost(self, start: int, now: int) -> list[tuple[int, int]]:
         """The slots that a change overwrites in the ring though a batch may not have read them."""
-        first, last = self.unread_since_ms // SLOT_MS, start + _AHEAD - SLOTS - 1
+        first, last = min(self.unread_since_ms // SLOT_MS, now), start + _AHEAD - SLOTS - 1
         return [(first, last)] if last >= first else []
 
     def _run_over(self, start: int, held: Mapping[int, Levels]) -> list[tuple[int, int]]:
