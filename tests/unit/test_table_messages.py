@@ -74,6 +74,17 @@ def test_a_message_is_a_header_and_packed_columns() -> None:
     assert np.frombuffer(payload[80:], "<f8").tolist() == [3.0, 2.5, 1.5, 1.0, 0.0]
 
 
+def test_names_travel_as_they_are_and_what_is_no_number_does_not() -> None:
+    data = encode(whole(replace(TABLE, node="Köln"), 1, 100.0))
+    assert "Köln".encode() in data
+    assert decode(data).node == "Köln"
+    for wrong in (float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="JSON"):
+            encode(whole(TABLE, 1, wrong))
+        with pytest.raises(ValueError, match="JSON"):
+            encode(whole(replace(TABLE, max_error=wrong), 1, 100.0))
+
+
 def test_changes_are_what_came_in_and_the_numbers_of_what_went() -> None:
     new = table((0, 3, 3.0), (2, 1, 2.75), (1, 1, 1.5), (0, 0, 0.0), max_error=0.25)
     message = changes(new, 4, 101.0, TABLE, 3)
@@ -331,7 +342,7 @@ def test_a_keeper_makes_a_table_again_when_the_node_or_a_child_has_changed() -> 
 
 def test_a_keeper_sends_what_changed_since_what_the_parent_has() -> None:
     tables = iter(
-        [TABLE, TABLE.take(np.array([0, 2, 3, 4])), TABLE.take(np.array([0, 1, 3, 4])), TABLE.take(np.array([0, 3, 4]))]
+        [*(TABLE.take(np.array(rows)) for rows in ([0, 1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 3, 4], [0, 3, 4])), TABLE]
     )
     keeper = TableKeeper(lambda *_: next(tables))
     keeper.update(B, {})
@@ -359,8 +370,11 @@ def test_a_keeper_sends_what_changed_since_what_the_parent_has() -> None:
     assert sent(8.0) == (4, 4, (), False)
     keeper.heard(None)
     assert sent(9.0) == (4, None, (), True)
-    keeper.heard(99)
+    keeper.heard(5)  # what it never sent
     assert sent(9.0) == (4, None, (), True)
+    keeper.update(changed(0, cost=7.0), {})
+    assert sent(10.0) == sent(11.0) == (5, None, (), True), "nobody has said that it has this one"
+    assert (keeper.tolerance, keeper.drift) == (0.0, 0.02)
 
 
 @pytest.mark.parametrize(("tolerance", "kept"), [(0.0, False), (0.25, True), (0.5, True)])
