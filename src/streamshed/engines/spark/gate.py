@@ -24,6 +24,7 @@ from streamshed.engines.spark.control_line import THRESHOLDS, ControlLine, usabl
 from streamshed.engines.spark.directory_lock import DirectoryLock
 from streamshed.engines.spark.drops import Cells, Parse, drop, mark
 from streamshed.engines.spark.monitor import BatchReport, DropCounts, Monitor
+from streamshed.engines.spark.places import Places
 from streamshed.engines.spark.recount import Recount, is_recount, recount
 from streamshed.engines.spark.triggers import stops_by_itself
 from streamshed.errors import InvalidValueError, UnknownNameError, did_you_mean
@@ -82,7 +83,7 @@ class Gate:
             self._held.release()
             raise
         self.errors: dict[str, str] = {}
-        self._places: dict[str, int] = {}
+        self._places = Places(self.directory / "places.json", size)
         self._token = f"streamshed/{uuid.uuid4().hex[:8]}"  # tells our observations from those of others
         self._decide, self._on_batch, self._on_failure = decide, on_batch, on_failure
         self._fractions = [0.0] * size
@@ -208,10 +209,12 @@ class Gate:
     def tick(self, time_s: float) -> None:
         """Ask for a decision, and keep the control line alive."""
         self.accounts.keep(time_s)
-        if self._decide is not None:
-            self.apply(self._decide(time_s))
-        with self._lock:
-            self.line.refresh()
+        try:
+            if self._decide is not None:
+                self.apply(self._decide(time_s))
+        finally:  # without a decision, the last one holds
+            with self._lock:
+                self.line.refresh()
 
     # --- accounting ------------------------------------------------------------------------------------------------
 
@@ -284,12 +287,7 @@ class Gate:
 
     def _place(self, name: str) -> int:
         """Where a drop has its threshold on the line; it may be mentioned before it is made."""
-        place = self._places.setdefault(name, len(self._places))
-        if place >= self.line.size:
-            raise InvalidValueError(
-                "the control line is full", where=f"drop {name!r}", got=place + 1, expected=f"at most {self.line.size}"
-            )
-        return place
+        return self._places.of(name)
 
     def _index(self, name: str) -> int:
         found = self.drops.get(name)
