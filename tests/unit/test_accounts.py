@@ -248,13 +248,13 @@ def test_waiting_ends_as_soon_as_all_ended_queries_are_in(now: World, monkeypatc
     slept: list[float] = []
     time_s = [0.0]
 
-    def sleep(seconds: float) -> None:
+    def pause(seconds: float) -> None:
         slept.append(seconds)
         time_s[0] += seconds
         if len(slept) == 3:
             now.live.accounts.enter(BatchReport.from_json(text))
 
-    monkeypatch.setattr(accounts, "time", SimpleNamespace(monotonic=lambda: time_s[0], sleep=sleep))
+    monkeypatch.setattr(accounts, "time", SimpleNamespace(monotonic=lambda: time_s[0], sleep=pause))
     now.live.accounts.wait(5.0)
     assert slept == [], "it runs: nobody waits for its reports"
     now.stop(query)

@@ -98,15 +98,15 @@ class CheckpointLog:
         found: list[str] = []
         for number in range(last, first - 1, -1):
             text = self._text(f"sources/{source}/{number}")
-            compacted = text is None
-            lines = (text or self._text(f"sources/{source}/{number}.compact") or "").splitlines()[1:]
+            lines = (self._compacted(source, number) if text is None else text).splitlines()[1:]
             # A compacted entry holds all before it, too, oldest first; so the new ones are at its end.
             for line in reversed(lines):
                 entry = json.loads(line)
                 if entry["batchId"] < first:
                     break
-                found.append(entry["path"])
-            if compacted:
+                if entry["batchId"] <= number:
+                    found.append(entry["path"])
+            if text is None:
                 break
         return found[::-1]
 
@@ -135,6 +135,14 @@ class CheckpointLog:
             if entry < batch_id:
                 (target / "commits" / str(entry)).write_text(self._text(f"commits/{entry}") or "")
         self._copy_tree("sources", target / "sources")
+
+    def _compacted(self, source: int, number: int) -> str:
+        """The first compacted entry that holds one with a certain number, which may have been purged."""
+        names = (
+            name.removesuffix(".compact") for name in self._names(f"sources/{source}") if name.endswith(".compact")
+        )
+        numbers = [int(name) for name in names if name.isdigit() and int(name) >= number]
+        return (self._text(f"sources/{source}/{min(numbers)}.compact") or "") if numbers else ""
 
     # --- file systems ----------------------------------------------------------------------------------------------
 
