@@ -19,7 +19,8 @@ from rich.table import Table
 
 from streamshed.control import Controller, LoadSample, Outlook
 from streamshed.engines.spark.connectors import read_stream
-from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
+from streamshed.engines.spark.network_batch import NetworkBatch
+from streamshed.engines.spark.runner import NetworkRunner
 from streamshed.engines.spark.session import temporary_session
 from streamshed.load import Admission
 from streamshed.network import Spec, parse_spec

@@ -19,7 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from streamshed.cli.processes import cpu_s
-from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
+from streamshed.engines.spark.network_batch import NetworkBatch
+from streamshed.engines.spark.runner import NetworkRunner
 from streamshed.engines.spark.session import temporary_session
 from streamshed.experiments.overload import fed
 from streamshed.network import Filter, Network, Spec, load_spec

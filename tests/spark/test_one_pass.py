@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from streamshed.engines.spark.drops import random_rank
-from streamshed.engines.spark.runner import SALT, NetworkBatch, NetworkRunner
+from streamshed.engines.spark.network_batch import NetworkBatch
+from streamshed.engines.spark.runner import SALT, NetworkRunner
 from streamshed.network import Connector, NetworkBuilder, Spec, Statistics
 from streamshed.planning import RoadMapPlanner
 from tests.spark.streams import wait_for_slot

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from streamshed.engines.spark.ledger_totals import summarise
-from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
+from streamshed.engines.spark.network_batch import NetworkBatch
+from streamshed.engines.spark.runner import NetworkRunner
 from streamshed.network import Connector, Spec, load_spec
 from streamshed.planning import Planner, RoadMapPlanner, SemanticRoadMapPlanner
 from streamshed.workload import Expressway

@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from streamshed.engines.spark.connectors import ARRIVAL
 from streamshed.engines.spark.ledger_totals import summarise
-from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
+from streamshed.engines.spark.network_batch import NetworkBatch
+from streamshed.engines.spark.runner import NetworkRunner
 from streamshed.network import Spec, parse_spec
 from streamshed.scheduling import Monitoring, OptimizerSettings
 from tests.polling import PATIENCE_S

@@ -21,7 +21,8 @@ from streamshed.cli import app
 from streamshed.engines.spark.drops import random_rank
 from streamshed.engines.spark.ledger import Ledger
 from streamshed.engines.spark.ledger_totals import summarise
-from streamshed.engines.spark.runner import SALT, NetworkBatch, NetworkRunner
+from streamshed.engines.spark.network_batch import NetworkBatch
+from streamshed.engines.spark.runner import SALT, NetworkRunner
 from streamshed.engines.spark.stage import RunningStage
 from streamshed.errors import NetworkError, StreamshedError
 from streamshed.network import Connector, Spec, parse_spec

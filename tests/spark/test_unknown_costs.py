@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from streamshed.control import Controller, LoadSample, Outlook
-from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
+from streamshed.engines.spark.network_batch import NetworkBatch
+from streamshed.engines.spark.runner import NetworkRunner
 from streamshed.load import Admission
 from streamshed.network import parse_spec
 from streamshed.planning import RoadMapPlanner

@@ -20,11 +20,12 @@ from typer.testing import CliRunner, Result
 from streamshed.cli import app, run
 from streamshed.cli.live import LiveView
 from streamshed.cli.run_report import Outcome, report
+from streamshed.cli.stopping import stop_signals
 from streamshed.cli.totals import Totals
 from streamshed.control import LoadSample, OutOfReach
 from streamshed.engines.spark.failures import first_lines
 from streamshed.engines.spark.monitor import DropCounts
-from streamshed.engines.spark.runner import NetworkBatch
+from streamshed.engines.spark.network_batch import NetworkBatch
 from streamshed.network import parse_spec
 
 SPEC = """\
@@ -135,7 +136,7 @@ def test_it_waits_as_long_as_told_or_until_a_signal(monkeypatch: pytest.MonkeyPa
         patched.setattr(run, "time", SimpleNamespace(monotonic=lambda: never.now_s))
         run._wait(cast("Any", Running()), never, 2.25)
     assert never.now_s == pytest.approx(52.25)
-    with run.stop_signals() as stopped:
+    with stop_signals() as stopped:
         os.kill(os.getpid(), signal.SIGTERM)
         run._wait(cast("Any", Running()), stopped, None)
 

@@ -10,7 +10,7 @@ import pytest
 from streamshed.cli.day_figure import write_day_figure
 from streamshed.control import LoadSample
 from streamshed.engines.spark.monitor import DropCounts
-from streamshed.engines.spark.runner import NetworkBatch
+from streamshed.engines.spark.network_batch import NetworkBatch
 from streamshed.experiments.overload import Day, Run
 from streamshed.network import Output
 from streamshed.qos import LatencyGraph, Qos

@@ -24,7 +24,7 @@ from streamshed.cli.totals import Totals
 from streamshed.control import LoadSample
 from streamshed.engines.spark.ledger import Ledger
 from streamshed.engines.spark.monitor import DropCounts
-from streamshed.engines.spark.runner import NetworkBatch
+from streamshed.engines.spark.network_batch import NetworkBatch
 from streamshed.experiments.control_plant import Score
 from streamshed.experiments.overload import Summary
 from streamshed.network import parse_spec

@@ -22,7 +22,7 @@ from streamshed.cli.utilities import utility_table
 from streamshed.control import LoadSample
 from streamshed.engines.spark.drops import ARRIVAL_QUANTILES
 from streamshed.engines.spark.monitor import DropCounts
-from streamshed.engines.spark.runner import NetworkBatch
+from streamshed.engines.spark.network_batch import NetworkBatch
 from streamshed.engines.spark.timeliness import MeanUtilities, Timeliness
 from streamshed.network import Network, NetworkBuilder, Spec
 from streamshed.network.stages import ALL_OUTPUTS, stages

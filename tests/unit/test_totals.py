@@ -10,7 +10,7 @@ import pytest
 from streamshed.cli.totals import Totals
 from streamshed.control import LoadSample
 from streamshed.engines.spark.monitor import DropCounts
-from streamshed.engines.spark.runner import NetworkBatch
+from streamshed.engines.spark.network_batch import NetworkBatch
 
 
 def batch(end_s: float, delays_s: tuple[float, float], *, kept: int = 80, arrived: int = 100) -> NetworkBatch:

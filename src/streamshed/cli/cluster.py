@@ -21,8 +21,8 @@ from streamshed.cli.run import (
     check_positive,
     check_writable,
     place_of,
-    stop_signals,
 )
+from streamshed.cli.stopping import stop_signals
 from streamshed.errors import StreamshedError
 
 DEFAULT_TARGET_S = 8.0

@@ -20,7 +20,7 @@ from streamshed.planning.fair import jain_index
 
 if TYPE_CHECKING:
     from streamshed.engines.spark.monitor import DropCounts
-    from streamshed.engines.spark.runner import NetworkBatch
+    from streamshed.engines.spark.network_batch import NetworkBatch
 
 _HISTORY = 60  # batches
 _BAR = 24

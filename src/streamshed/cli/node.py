@@ -17,8 +17,8 @@ from streamshed.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from streamshed.cli.totals import Totals
+    from streamshed.engines.spark.network_batch import NetworkBatch
     from streamshed.engines.spark.node import NodeRunner
-    from streamshed.engines.spark.runner import NetworkBatch
 
 TOKEN = "STREAMSHED_TOKEN"
 """The environment variable with the token for tables over HTTP: a command line can be read by others."""

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import math
-import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from streamshed.cli.node import StatusFile, logged_to, stop_with_parent, token_for
 from streamshed.cli.plan import DEFAULT_PLANNER
 from streamshed.cli.run_report import ROWS_SHOWN, Outcome, report
+from streamshed.cli.stopping import stop_signals
 from streamshed.errors import InvalidValueError, StreamshedError, UnknownNameError, did_you_mean
 
 if TYPE_CHECKING:
@@ -198,8 +198,9 @@ def run(
     with ExitStack() as stack:
         from streamshed.cli.live import LiveView
         from streamshed.engines.spark.failures import explained
+        from streamshed.engines.spark.network_batch import NetworkBatch
         from streamshed.engines.spark.node import NodeRunner
-        from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
+        from streamshed.engines.spark.runner import NetworkRunner
         from streamshed.engines.spark.session import temporary_session
 
         console.print(f"Starting Spark on {master} …", style="dim", markup=False)
@@ -290,33 +291,6 @@ def _wait(runner: NetworkRunner, stopped: threading.Event, seconds: float | None
     end_s = math.inf if seconds is None else time.monotonic() + seconds
     while runner.is_active and not stopped.is_set() and time.monotonic() < end_s:
         stopped.wait(min(_POLL_S, max(end_s - time.monotonic(), 0.0)))
-
-
-@contextmanager
-def stop_signals() -> Iterator[threading.Event]:
-    """Set an event at Ctrl-C and at SIGTERM, the first time; the second time counts as ever.
-
-    PySpark's own handler would cancel the running batch, and so kill the query, before anybody could stop it.
-    """
-    stopped = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stopped
-        return
-    before: dict[int, Callable[..., Any] | int | None] = {
-        number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)
-    }
-
-    def stop(number: int, _: object) -> None:
-        stopped.set()
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-
-    for number in before:
-        signal.signal(number, stop)
-    try:
-        yield stopped
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def place_of(network: Network, directory: Path | None) -> Path:

@@ -14,7 +14,7 @@ from streamshed.planning.fair import jain_index
 
 if TYPE_CHECKING:
     from streamshed.engines.spark.monitor import DropCounts
-    from streamshed.engines.spark.runner import NetworkBatch
+    from streamshed.engines.spark.network_batch import NetworkBatch
 
 _POINTS = 50  # that stand for the delays of the tuples of a batch
 _EDGES = np.geomspace(1e-3, 1e5, 1852)  # seconds; each 1 % above the one before

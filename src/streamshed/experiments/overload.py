@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamshed.control import BATCH_CONTROLLERS, PlantController, controller_named
-from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
+from streamshed.engines.spark.network_batch import NetworkBatch
+from streamshed.engines.spark.runner import NetworkRunner
 from streamshed.engines.spark.session import SparkSession
 from streamshed.engines.spark.timeliness import MeanUtilities
 from streamshed.errors import InvalidValueError, StreamshedError

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
+from streamshed.engines.spark.network_batch import NetworkBatch
+from streamshed.engines.spark.runner import NetworkRunner
 from streamshed.engines.spark.session import SparkSession
 from streamshed.errors import StreamshedError
 from streamshed.network import Connector, Spec

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from streamshed.engines.spark.runner import NetworkBatch, NetworkRunner
+from streamshed.engines.spark.network_batch import NetworkBatch
+from streamshed.engines.spark.runner import NetworkRunner
 from streamshed.engines.spark.session import SparkSession
 from streamshed.errors import StreamshedError
 from streamshed.experiments.capacity import FEED, Capacity, check_alive, durations_s, holding

@@ -31,7 +31,8 @@ from streamshed.engines.spark.closing import Closing
 from streamshed.engines.spark.connectors import read_stream
 from streamshed.engines.spark.cost_memory import believed_cost
 from streamshed.engines.spark.directory_lock import CONTROL, check_free
-from streamshed.engines.spark.runner import SALT, NetworkBatch, NetworkRunner
+from streamshed.engines.spark.network_batch import NetworkBatch
+from streamshed.engines.spark.runner import SALT, NetworkRunner
 from streamshed.errors import StreamshedError
 from streamshed.estimates import WEIGHT, WEIGHT_BEFORE
 from streamshed.network import ARC, NodeSpec, Spec, Stream, node_spec
