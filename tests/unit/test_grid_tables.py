@@ -304,6 +304,27 @@ def test_branches_with_different_units_meet_at_the_highest_rate() -> None:
     assert entries(grid_table(over, TOTAL, MaxError(9), [X, Y]))[0] == ((6,), 4.0)
 
 
+def test_what_is_just_too_much_is_out_however_close() -> None:
+    branches = (Segment("x", "t", 0, F(1, 3), "x in"), Segment("y", "t", 0, F(1, 2), "y in"))
+    above = NodeModel("P", ("p",), (Segment("t", "p", F(1, 8) + F(1, 10**12)), *branches))
+    assert entries(grid_table(above, TOTAL, MaxError(9), [X, Y]))[0] == ((6,), 4.0)
+    # 0.1 + 0.2 in floats is more than 0.3: here it is just what there is.
+    node = NodeModel("P", ("p", "q"), (Segment("x", "p", 0.1, 1, "x in"), Segment("y", "q", 0.05, 1, "y in")), 0.3)
+    full = FeasibleInputTable("Y", ("y in",), (F(2),), np.array([[2], [0]]), np.array([4.0, 0.0]))
+    one = FeasibleInputTable("X", ("x in",), (F(1),), np.array([[1], [0]]), np.array([1.0, 0.0]))
+    assert entries(grid_table(node, TOTAL, MaxError(9), [one, full]))[0] == ((1, 4), 5.0)
+
+
+@pytest.mark.parametrize("selectivity", [0.1, 0.3, 0.6, 0.7, 0.9, 1.1])
+def test_what_rounding_takes_off_is_no_drop(selectivity: float) -> None:
+    many = FeasibleInputTable("X", ("x in",), (F(1),), np.arange(40)[::-1, None], np.arange(40.0)[::-1])
+    node = NodeModel("P", ("p",), (Segment("t", "p", 0, selectivity), Segment("x", "t", 0.001, 0.7, "x in")))
+    table = grid_table(node, TOTAL, MaxError(1), [many])
+    assert len(table) == 40
+    assert table.planless is not None
+    assert table.planless.all()
+
+
 def test_a_bound_on_the_entries_is_kept_at_every_step() -> None:
     table = grid_table(PARENT, TOTAL, TableSize(3), [X, Y])
     assert len(table) <= 3

@@ -212,6 +212,33 @@ def test_what_is_spoilt_is_refused(data: bytes) -> None:
         decode(data)
 
 
+def test_how_large_a_message_may_be() -> None:
+    short, long = "not as long as they say", "no size that makes sense"
+    for rows, what in ((2_000_000, short), (2_000_001, long)):
+        with pytest.raises(MessageError, match=what):
+            decode(header_of(whole(TABLE, 1, 0.0), rows=rows))
+    for columns, what in ((64, short), (65, long)):
+        names = [f"c{number}" for number in range(columns)]
+        with pytest.raises(MessageError, match=what):
+            decode(header_of(whole(TABLE, 1, 0.0), inputs=names, units=["1"] * columns))
+    with pytest.raises(MessageError, match="no table message"):
+        decode(b"\0" * 4_000_000)
+    with pytest.raises(MessageError, match="too large"):
+        decode(b"\0" * 4_000_001)
+    data = encode(whole(TABLE, 1, 0.0))
+    length = int.from_bytes(data[4:8], "little")
+    header, rest = data[8 : 8 + length], data[8 + length :]
+    padded = header + b" " * (64_000 - length)
+    assert decode(MAGIC + len(padded).to_bytes(4, "little") + padded + rest).version == 1
+    padded += b" "
+    with pytest.raises(MessageError, match="no table message"):
+        decode(MAGIC + len(padded).to_bytes(4, "little") + padded + rest)
+    with pytest.raises(MessageError) as refused:
+        decode(header_of(whole(TABLE, 1, 0.0), version=-1, padding="x" * 500))
+    assert len(str(refused.value.got)) == 200, "a part of it tells enough"
+    assert Message("B", 1, 0.0, None).max_error == 0.0
+
+
 def test_sizes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     data = encode(whole(TABLE, 1, 0.0))
     length = int.from_bytes(data[4:8], "little")

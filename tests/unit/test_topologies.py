@@ -280,6 +280,7 @@ def test_what_nodes_let_through_arrives_at_the_next_ones() -> None:
 def test_who_adds_to_the_error_shares_it() -> None:
     corners = spread_shares(DIAMOND, MaxError(0.4))
     assert corners == {name: MaxError(F(1, 10)) for name in DIAMOND.node}
+    assert spread_shares(Topology((END,)), MaxError(0.4)) == {"end": MaxError(F(2, 5))}
     # Grids are laid where results leave only: at `end`, `right` and `top`.
     grids = spread_shares(DIAMOND, MaxError(0.3), "grid")
     assert grids == {name: MaxError(F(1, 10)) for name in DIAMOND.node}
@@ -316,6 +317,29 @@ def test_what_nodes_below_do_not_need_of_the_error_the_ones_above_may_use() -> N
     assert tables["root"].max_error <= 0.5
     assert tables["root"].decide({"in": 9.0}).score == pytest.approx(4)
     assert tables["root"].decide({"in": 3.0}).score == pytest.approx(3, abs=0.5)
+
+
+@pytest.mark.parametrize("kind", ["corners", "grid"])
+def test_what_is_left_of_an_error_goes_to_the_parents_in_equal_parts(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four nodes share an error of 1; the last one needs 0.05 of it, `left` nothing and `right` all that it may."""
+    needs = {"end": 0.05, "left": 0.0, "right": 9.0, "top": 9.0}
+    asked: dict[str, float] = {}
+
+    def made(node: NodeModel, _: object, spread: Any, below: dict[str, FeasibleInputTable], **__: object) -> Any:
+        asked[node.name] = float(spread.error)
+        error = sum(table.max_error for table in below.values()) + min(needs[node.name], float(spread.error))
+        rows = np.zeros((1, len(node.inputs)), dtype=np.int64)
+        return FeasibleInputTable(node.name, node.inputs, (F(1),) * len(node.inputs), rows, np.ones(1), max_error=error)
+
+    monkeypatch.setattr("streamshed.distributed.tables.table_of", made)
+    build_tables(DIAMOND, TOTAL, MaxError(1), kind=kind)
+    if kind == "grid":  # an output in the middle is all that it adds to, and there it is laid as fine as can be
+        assert asked == pytest.approx(dict.fromkeys(DIAMOND.node, 1 / 3))
+        return
+    # 0.2 are left of the last one, half for either; `left` has no use for its 0.35 and leaves them to `top`.
+    assert asked == pytest.approx({"end": 0.25, "left": 0.35, "right": 0.35, "top": 0.25 + 0.35})
 
 
 def test_only_a_node_with_several_parents_sends_each_a_share() -> None:
