@@ -14,6 +14,11 @@ from streamshed.engines.spark.ledger import Ledger, LedgerQuery, LedgerRow
 from streamshed.engines.spark.ledger_totals import By, summarise
 
 
+@pytest.fixture(autouse=True)
+def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.fsync", lambda _: None)
+
+
 def row(batch_id: int, *, arrived: int, dropped: int, malformed: int = 0, stream: str = "s") -> LedgerRow:
     return LedgerRow(
         query_id="q",
