@@ -683,7 +683,7 @@ def test_pins_that_were_never_published_do_not_count(tmp_path: Path, clock: Cloc
 def test_what_a_change_overwrites_before_it_was_read_is_uncertain(tmp_path: Path, clock: Clock) -> None:
     line = ControlLine(tmp_path, 1, clock)
     elapse(line, clock, 10, 0.5)
-    line.unread_since_ms = clock.ms - 6000
+    line.unread_since_ms = clock.ms - 6000 + 20  # in the middle of a slot
     clock.time_s += 6
     line.write([0.25])  # reaches back to 12.8 s before it: nothing is lost
     assert line.is_certain(clock.ms - 12_000)

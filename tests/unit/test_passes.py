@@ -67,3 +67,10 @@ def test_a_tie_leads() -> None:
     slowest = SlowestWay()
     assert slowest.leads_to("a", 1.0)
     assert slowest.leads_to("b", 1.0)
+
+
+def test_a_duration_that_does_not_change_is_what_it_is() -> None:
+    slowest = SlowestWay()
+    assert all(slowest.leads_to("a", 1.0) for _ in range(20))
+    assert slowest.leads_to("b", 1.01)
+    assert not slowest.leads_to("c", 1.005)
