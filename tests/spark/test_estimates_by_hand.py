@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from scipy import stats
 
 from streamshed import estimates
+from streamshed.errors import InvalidValueError
 
 NAN, INF = math.nan, math.inf
 
@@ -182,3 +183,9 @@ def test_weights_of_drops(spark: SparkSession) -> None:
         found = row if found is None else found.unionAll(row)
     assert found is not None
     assert {row["expected"]: row[estimates.WEIGHT] for row in found.collect()} == {key: key for key in frames}
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, -0.5, 1.5])
+def test_a_confidence_lies_between_0_and_1(spark: SparkSession, confidence: float) -> None:
+    with pytest.raises(InvalidValueError, match="confidence"):
+        estimates.count(confidence=confidence)

@@ -323,6 +323,10 @@ def test_a_batch_without_tuples_says_nothing() -> None:
     assert run.batches(0.3, arrived=0) is not None
 
 
+def test_one_tuple_is_enough_for_a_batch_to_say_something() -> None:
+    assert Run(SLOW).batches(1.3, 1.3, 1.3, arrived=1) is not None
+
+
 def out_of_reach() -> Run:
     run = Run(SLOW)
     assert run.batches(1.3, 1.3, 1.3) is not None
