@@ -72,6 +72,11 @@ def test_the_room_is_what_the_next_batch_leaves_and_at_least_half() -> None:
     assert asked(16_000).duration_s == pytest.approx(0.9)
 
 
+def test_one_that_just_fits_is_kept_whole() -> None:
+    admission = asked(1000, 30.0, by=knowing(BatchCost(0.9, 0.0, 0.0)))
+    assert (admission.keep, admission.duration_s) == (1.0, 0.9)
+
+
 def test_of_one_that_does_not_fit_as_many_are_kept_as_do() -> None:
     """0.9 s less 0.1 to start and 0.16 to read."""
     admission = asked(16_000)
@@ -207,6 +212,7 @@ def test_the_lasting_rate_fills_batches_of_the_lasting_length() -> None:
     assert controller.lasting_rate_tps == pytest.approx(0.8 / 0.9 / 1e-4)
     assert COST.duration_s(*[0.9 * 0.8 / 0.9 / 1e-4] * 2) == pytest.approx(0.9)
     assert knowing(replace(COST, process_s=0.0)).lasting_rate_tps == pytest.approx(0.8 / 0.9 / 1e-5)
+    assert knowing(replace(COST, read_s=0.0)).lasting_rate_tps == pytest.approx(0.8 / 0.9 / 9e-5)
     assert knowing(BatchCost(0.1, 1.0, 1.0)).lasting_rate_tps == pytest.approx(0.8 / 0.9 / 2), "a tuple takes 2 s"
 
 
@@ -290,6 +296,14 @@ def test_what_is_read_while_a_batch_takes_so_long_counts_as_well() -> None:
     assert reach.least_s == pytest.approx(1.2 / 0.45 / 0.9)
     assert Run(reading).batches(1.25, 1.25, 1.25, arrived=375) is None, "300 a second: 0.86 s"
     assert Run(reading).batches(1.25, 1.25, 1.25, arrived=625, pause_s=1.25) is None, "250 a second: 0.8 s"
+
+
+def test_tuples_come_from_the_start_of_one_batch_to_that_of_the_next() -> None:
+    """625 while the batch before took 1.25 s, however long it takes to process them."""
+    for last_s in (1.1, 2.5, 5.0):
+        reach = Run(BatchCost(0.6, 1e-3, 0.0)).batches(1.25, 1.25, last_s, arrived=625)
+        assert reach is not None
+        assert reach.empty_s == pytest.approx(1.2)
 
 
 def test_reading_takes_nine_tenths_of_the_time_at_most() -> None:
@@ -400,6 +414,10 @@ def test_a_model_that_says_so_five_times_on_end_brings_it_back_be_it_sure_or_not
     assert run.batches(1.3, 1.3, cost=SLOW) is not None
     assert run.batches(*[1.3] * 4, cost=hopeful) is not None, "it has begun anew"
     assert run.batches(1.3) is None
+
+
+def test_a_hope_is_below_the_limit_not_at_it() -> None:
+    assert out_of_reach().batches(*[1.3] * 9, cost=replace(SLOW, fixed_s=0.45 * 1.8, fixed_doubt_s=9.0)) is not None
 
 
 def test_between_in_and_out_of_reach_it_stays_as_it_was() -> None:
